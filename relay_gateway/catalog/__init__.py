@@ -1,0 +1,1 @@
+"""The catalog: what the eight kinds are and the immutable snapshot that requests read. No I/O."""

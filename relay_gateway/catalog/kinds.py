@@ -1,0 +1,111 @@
+"""The table of the eight kinds: names, models, and which of their fields refer to which kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay_gateway.catalog import specs
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceField:
+    """A field that holds ids of another kind. ``path`` is camelCase; ``[]`` steps into a list."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One catalog kind. ``name`` is singular with spaces (as in messages), ``plural`` the path segment."""
+
+    name: str
+    plural: str
+    spec: type[specs.Spec]
+    references: tuple[ReferenceField, ...] = ()
+
+
+_KINDS = (
+    Kind("provider", "providers", specs.ProviderSpec),
+    Kind("host", "hosts", specs.HostSpec),
+    Kind("pricing", "pricings", specs.PricingSpec),
+    Kind(
+        "model",
+        "models",
+        specs.ModelSpec,
+        (
+            ReferenceField("providerId", "provider"),
+            ReferenceField("bindings[].hostId", "host"),
+            ReferenceField("bindings[].pricingId", "pricing"),
+            ReferenceField("fallbacks[]", "model"),
+            ReferenceField("deprecated.replacementId", "model"),
+        ),
+    ),
+    Kind("rate limit", "rate-limits", specs.RateLimitSpec),
+    Kind(
+        "policy",
+        "policies",
+        specs.PolicySpec,
+        (
+            ReferenceField("hostKeyIds[]", "host key"),
+            ReferenceField("rateLimits[].rateLimitId", "rate limit"),
+        ),
+    ),
+    Kind(
+        "host key",
+        "host-keys",
+        specs.HostKeySpec,
+        (ReferenceField("hostId", "host"), ReferenceField("policyId", "policy")),
+    ),
+    Kind(
+        "relay key",
+        "relay-keys",
+        specs.RelayKeySpec,
+        (
+            ReferenceField("policyId", "policy"),
+            ReferenceField("rateLimitIds[]", "rate limit"),
+        ),
+    ),
+)
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
+"""The kinds by singular name, each after the kinds it must refer to."""
+
+PLURALS: Mapping[str, Kind] = {kind.plural: kind for kind in _KINDS}
+"""The same by path segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundReference:
+    """One id found in a spec, and exactly where (``bindings[0].hostId``)."""
+
+    field: str
+    target: str
+    id: str
+
+
+def find_references(kind: Kind, spec: Mapping[str, Any]) -> Iterator[FoundReference]:
+    """Every reference that ``spec`` (camelCase JSON) makes."""
+    for reference in kind.references:
+        for field, value in _walk(spec, reference.path.split("."), ""):
+            yield FoundReference(field, reference.target, value)
+
+
+def _walk(value: Any, path: Sequence[str], field: str) -> Iterator[tuple[str, str]]:
+    if not path:
+        if isinstance(value, str):
+            yield field, value
+        return
+    if not isinstance(value, Mapping):
+        return
+    step, rest = path[0], path[1:]
+    name = step.removesuffix("[]")
+    inner = value.get(name)
+    where = f"{field}.{name}" if field else name
+    if not step.endswith("[]"):
+        yield from _walk(inner, rest, where)
+    elif isinstance(inner, Sequence) and not isinstance(inner, str):
+        for index, item in enumerate(inner):
+            yield from _walk(item, rest, f"{where}[{index}]")

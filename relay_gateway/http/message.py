@@ -1,0 +1,46 @@
+"""HTTP messages as both sides of the data path share them: header lists and their look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Header = tuple[bytes, bytes]
+"""Name and value as they were on the wire, the value without surrounding white space."""
+
+
+class Headers:
+    """Header fields in order, as received, with a look-up by lower-case name.
+
+    ``fields`` keeps the spelling, order and duplicates of the wire; :meth:`get` gives the first value.
+    """
+
+    __slots__ = ("_first", "fields")
+
+    def __init__(self, fields: Sequence[Header] = ()) -> None:
+        self.fields: list[Header] = []
+        self._first: dict[bytes, bytes] = {}
+        for name, value in fields:
+            self.add(name, value)
+
+    def add(self, name: bytes, value: bytes) -> None:
+        """Appends one field; ``name`` in any case."""
+        self.fields.append((name, value))
+        self._first.setdefault(name.lower(), value)
+
+    def get(self, name: bytes) -> bytes | None:
+        """The first value of ``name`` (lower case), or ``None``."""
+        return self._first.get(name)
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Every value of ``name`` (lower case), in order."""
+        return [value for field, value in self.fields if field.lower() == name]
+
+    def names(self) -> frozenset[bytes]:
+        """The lower-case names that are present."""
+        return frozenset(self._first)
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._first
+
+    def __len__(self) -> int:
+        return len(self.fields)

@@ -1,0 +1,65 @@
+"""Identifiers: UUIDv7 for everything the gateway names, slugs for what people type."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import unicodedata
+from uuid import UUID
+
+_random = random.SystemRandom()
+_bits = random.Random(_random.getrandbits(256)).getrandbits
+_last_millisecond = 0
+_last_sequence = 0
+
+SLUG_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""A DNS-1123 label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit."""
+
+
+def new_id() -> str:
+    """A UUIDv7 (RFC 9562 §5.7) in its usual text form.
+
+    Ids of one process increase strictly, also when the clock stands still or steps back: the 12 bits
+    of ``rand_a`` count within a millisecond and borrow from the next one when they run out.
+    """
+    global _last_millisecond, _last_sequence
+    millisecond = time.time_ns() // 1_000_000
+    if millisecond > _last_millisecond:
+        _last_millisecond = millisecond
+        _last_sequence = _bits(8)
+    else:
+        _last_sequence += 1
+        if _last_sequence > 0xFFF:
+            _last_millisecond += 1
+            _last_sequence = 0
+    value = (
+        (_last_millisecond << 80)
+        | (0x7000 | _last_sequence) << 64
+        | (0x8000_0000_0000_0000 | _bits(62))
+    )
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` has the form of a UUID (any version), and so is looked up as an id first."""
+    if len(text) != 36:
+        return False
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def slugify(text: str) -> str:
+    """The DNS-1123 label that ``text`` suggests; ``"entity"`` where nothing usable is left of it."""
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-")[:63].strip("-")
+    return slug or "entity"
+
+
+def is_slug(text: str) -> bool:
+    """Whether ``text`` is acceptable as a slug given by a client."""
+    return SLUG_PATTERN.fullmatch(text) is not None

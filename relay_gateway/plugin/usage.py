@@ -1,0 +1,179 @@
+"""Usage records, the sinks that store them and the readers that give them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from relay_gateway.plugin.base import ConfigT, Plugin
+
+Outcome = Literal["ok", "upstream_error", "rejected", "cancelled", "aborted", "timeout"]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One try at an upstream. ``status`` is the upstream's (0: none arrived), ``error`` a stable code."""
+
+    host_id: str
+    host_key_id: str | None = None
+    status: int = 0
+    error: str | None = None
+    duration_ms: float = 0.0
+
+
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+    """What one inference request was, cost and led to; also for requests that were refused.
+
+    Times are RFC 3339 UTC, durations milliseconds, ``cost_nanos`` billionths of ``currency``.
+    ``tokens`` maps meter names without their ``tokens.`` prefix (``input``, ``output``,
+    ``cacheRead``, …) to counts; other meters (``images``, ``requests``, …) are in ``units``.
+    """
+
+    request_id: str
+    started_at: str
+    mode: Literal["gateway", "proxy"] = "gateway"
+    endpoint: str = ""
+    wire_format: str = ""
+    upstream_wire_format: str | None = None
+    streamed: bool = False
+    status: int = 0
+    outcome: Outcome = "ok"
+    error_code: str | None = None
+    client_request_id: str | None = None
+    duration_ms: float = 0.0
+    ttfb_ms: float | None = None
+    ttft_ms: float | None = None
+    overhead_ms: float | None = None
+    attempts: tuple[Attempt, ...] = ()
+    relay_key_id: str | None = None
+    policy_id: str | None = None
+    provider_id: str | None = None
+    model_id: str | None = None
+    requested_model: str | None = None
+    upstream_model: str | None = None
+    host_id: str | None = None
+    host_key_id: str | None = None
+    tokens: dict[str, int] = {}
+    units: dict[str, int] = {}
+    usage_source: Literal["upstream", "estimated", "none"] = "none"
+    finish_reason: str | None = None
+    pricing_id: str | None = None
+    cost_nanos: int | None = None
+    currency: str | None = None
+    unpriced: bool = False
+    tags: dict[str, str] = {}
+    client_ip: str | None = None
+    user_agent: str | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    instance: str = ""
+
+
+class UsageSink(Plugin[ConfigT]):
+    """Stores usage records; called in batches, off the request path, retried until it returns."""
+
+    reads: ClassVar[bool] = False
+    """Whether the sink is a :class:`UsageReader` too."""
+
+    async def write(self, records: Sequence[UsageRecord]) -> None:
+        """Stores a batch. The same record may come again after a failure: ``request_id`` is unique
+        and a second arrival changes nothing. Raises to have the batch retried."""
+        raise NotImplementedError
+
+
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records ``GET /logs`` wants, newest first.
+
+    ``equals`` maps field names of :class:`UsageRecord` in camelCase to wanted values; ``tags`` must
+    all match; times are RFC 3339 UTC, ``start`` included, ``end`` not; ``text`` is looked for in ids,
+    model names and error codes.
+    """
+
+    limit: int = 100
+    cursor: str | None = None
+    equals: Mapping[str, str | int | bool] = {}
+    tags: Mapping[str, str] = {}
+    start: str | None = None
+    end: str | None = None
+    text: str | None = None
+
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of records and the cursor of the next one, ``None`` on the last."""
+
+    items: tuple[UsageRecord, ...]
+    next_cursor: str | None = None
+
+
+class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which totals ``GET /usage/summary`` wants.
+
+    ``group_by`` holds dimension names of the contract (``model``, ``relayKey``, ``tag:team``, …).
+    """
+
+    group_by: tuple[str, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    equals: Mapping[str, str | int | bool] = {}
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Totals of one group. ``cost`` maps currency to nano-units; percentiles are milliseconds."""
+
+    group: dict[str, str | None]
+    requests: int
+    errors: int
+    tokens: dict[str, int]
+    cost_nanos: dict[str, int]
+    unpriced: int
+    duration_ms: dict[str, float | None]
+    ttft_ms: dict[str, float | None]
+
+
+LOG_DIMENSIONS: Mapping[str, str] = {
+    "model": "modelId",
+    "provider": "providerId",
+    "host": "hostId",
+    "hostKey": "hostKeyId",
+    "policy": "policyId",
+    "relayKey": "relayKeyId",
+    "endpoint": "endpoint",
+    "outcome": "outcome",
+    "status": "status",
+}
+"""Dimension names of usage queries and the record fields they group by; ``tag:<name>`` is one more."""
+
+LOG_FILTERS: frozenset[str] = frozenset(
+    {
+        *LOG_DIMENSIONS.values(),
+        "requestId",
+        "clientRequestId",
+        "requestedModel",
+        "upstreamModel",
+        "wireFormat",
+        "mode",
+        "streamed",
+        "errorCode",
+        "usageSource",
+        "unpriced",
+        "instance",
+    }
+)
+"""Record fields that every reader can filter by."""
+
+
+class UsageReader:
+    """What a sink with ``reads = True`` can also do; mixed into its class."""
+
+    async def get(self, request_id: str) -> UsageRecord | None:
+        """One record, or ``None``."""
+        raise NotImplementedError
+
+    async def query(self, query: LogQuery) -> LogPage:
+        """A page of records, newest first; the cursor is the reader's own, opaque and stable."""
+        raise NotImplementedError
+
+    async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
+        """Totals per group, largest number of requests first."""
+        raise NotImplementedError
