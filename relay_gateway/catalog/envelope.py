@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, Field
 
-from relay_gateway.ids import is_slug
+from relay_gateway.ids import is_id, is_slug
 from relay_gateway.plugin.base import CatalogModel
 
 
 def _check_slug(value: str) -> str:
     if not is_slug(value):
         raise ValueError("must be a DNS-1123 label: at most 63 of a-z, 0-9 and '-'")
+    if is_id(value):
+        raise ValueError("must not have the form of an id")
     return value
 
 
@@ -65,8 +67,8 @@ class Metadata(CatalogModel):
 class EntityRow(msgspec.Struct, frozen=True, kw_only=True):
     """An entity as storage keeps it.
 
-    ``spec`` is camelCase JSON as reads may show it. ``sealed`` is what no read ever shows: hashes of
-    relay keys, ciphertext of stored credentials. Times are RFC 3339 UTC.
+    ``spec`` is camelCase JSON as reads may show it. ``sealed`` is what no read ever shows: hashes
+    of relay keys, ciphertext of stored credentials. Times are RFC 3339 UTC.
     """
 
     id: str

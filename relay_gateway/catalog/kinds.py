@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from relay_gateway.catalog import specs
@@ -109,3 +110,26 @@ def _walk(value: Any, path: Sequence[str], field: str) -> Iterator[tuple[str, st
     elif isinstance(inner, Sequence) and not isinstance(inner, str):
         for index, item in enumerate(inner):
             yield from _walk(item, rest, f"{where}[{index}]")
+
+
+def replace_references(
+    kind: Kind, spec: Mapping[str, Any], replace: Callable[[str, str], str]
+) -> dict[str, Any]:
+    """A copy of ``spec`` in which ``replace(target kind, value)`` stands for each reference."""
+    changed = dict(spec)
+    for reference in kind.references:
+        path = reference.path.split(".")
+        changed = _replaced(changed, path, partial(replace, reference.target))
+    return changed
+
+
+def _replaced(value: Any, path: Sequence[str], replace: Callable[[str], str]) -> Any:
+    if not path:
+        return replace(value) if isinstance(value, str) else value
+    name = path[0].removesuffix("[]")
+    if not isinstance(value, Mapping) or name not in value:
+        return value
+    inner = value[name]
+    if not path[0].endswith("[]"):
+        return {**value, name: _replaced(inner, path[1:], replace)}
+    return {**value, name: [_replaced(item, path[1:], replace) for item in inner]}

@@ -1,18 +1,19 @@
 """Field models of the eight catalog kinds, as the control plane reads and writes them.
 
-``valueFrom`` and ``adapterConfig`` are plain objects here; :mod:`relay_gateway.catalog.kinds` narrows
-them to the models of the installed plugins.
+``valueFrom`` and ``adapterConfig`` are plain objects here; the control plane narrows them
+to the models of the installed plugins.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
+from uuid import UUID
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from relay_gateway.ids import is_id, is_slug
 from relay_gateway.plugin.base import CatalogModel
@@ -23,13 +24,60 @@ MAX_MODEL_NAME = 256
 def _check_id(value: str) -> str:
     if not is_id(value):
         raise ValueError("must be the id (a UUID) of an existing entity")
-    return value
+    return str(UUID(value))
 
 
 def _check_visible_ascii(value: str) -> str:
     if not all("!" <= character <= "~" for character in value):
         raise ValueError("must consist of visible ASCII characters")
     return value
+
+
+def _check_name(value: str) -> str:
+    if "*" in value:
+        raise ValueError("must not contain '*'; patterns are for aliases")
+    return _check_visible_ascii(value)
+
+
+def _check_alias(value: str) -> str:
+    if "*" in value[:-1] or value == "*":
+        raise ValueError("'*' may only stand at the end of a longer name")
+    return _check_visible_ascii(value)
+
+
+def _check_reference(value: str) -> str:
+    _check_visible_ascii(value)
+    base, at, host = value.rpartition("@")
+    if not at:
+        base = value
+    elif not is_slug(host):
+        raise ValueError("must name a host by its slug after '@'")
+    if "*" in base and value != "*":
+        raise ValueError("'*' stands alone and means every model; other patterns are not supported")
+    if base.startswith("/") or base.endswith("/"):
+        raise ValueError("must have a provider before '/' and a model after it")
+    return value
+
+
+def _check_header_name(value: str) -> str:
+    if value.lower() in GATEWAY_HEADERS:
+        raise ValueError("is set by the gateway itself; a credential belongs into a host key")
+    return value
+
+
+def _check_distinct_headers(value: dict[str, str]) -> dict[str, str]:
+    lowered = [name.lower() for name in value]
+    repeated = sorted({name for name in lowered if lowered.count(name) > 1})
+    if repeated:
+        raise ValueError(f"names differ only in case: {', '.join(repeated)}")
+    return value
+
+
+def _to_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
 
 
 def _check_header_value(value: str) -> str:
@@ -67,13 +115,41 @@ def _check_path_prefix(value: str) -> str:
 
 
 RESERVED_PREFIXES = frozenset({"v1", "v1beta", "healthz", "readyz", "metrics", "ui"})
+GATEWAY_HEADERS = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-length",
+        "cookie",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that a host's static ``headers`` may not set: framing is the gateway's, credentials are
+host keys."""
 EntityId = Annotated[str, AfterValidator(_check_id)]
 ModelName = Annotated[
-    str, Field(min_length=1, max_length=MAX_MODEL_NAME), AfterValidator(_check_visible_ascii)
+    str, Field(min_length=1, max_length=MAX_MODEL_NAME), AfterValidator(_check_name)
+]
+ModelAlias = Annotated[
+    str, Field(min_length=1, max_length=MAX_MODEL_NAME), AfterValidator(_check_alias)
 ]
 HttpUrl = Annotated[str, Field(max_length=2048), AfterValidator(_check_http_url)]
 HeaderValue = Annotated[str, Field(max_length=4096), AfterValidator(_check_header_value)]
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^`|~-]+$", max_length=128)]
+HeaderName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^`|~-]+$", max_length=128),
+    AfterValidator(_check_header_name),
+]
+Instant = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+"""A moment with its offset from UTC, kept in UTC."""
 Cidr = Annotated[str, AfterValidator(_check_cidr)]
 Tags = Annotated[
     dict[
@@ -82,8 +158,9 @@ Tags = Annotated[
     ],
     Field(max_length=16),
 ]
-Reference = Annotated[str, Field(min_length=1, max_length=600), AfterValidator(_check_visible_ascii)]
-"""``provider``, ``provider/model``, ``model``, ``@host``, ``provider@host``, ``provider/model@host`` or ``*``."""
+Reference = Annotated[str, Field(min_length=1, max_length=600), AfterValidator(_check_reference)]
+"""``provider``, ``provider/model``, ``model``, ``@host``, ``provider@host``,
+``provider/model@host`` or ``*``."""
 
 
 class Spec(CatalogModel):
@@ -126,7 +203,9 @@ class HostSpec(Spec):
     adapter_config: dict[str, Any] = Field(default_factory=dict)
     wire_formats: list[str] = Field(default_factory=list)
     no_auth: bool = False
-    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    headers: Annotated[dict[HeaderName, HeaderValue], AfterValidator(_check_distinct_headers)] = (
+        Field(default_factory=dict)
+    )
     timeouts: Timeouts = Timeouts()
     max_connections: Annotated[int, Field(ge=1, le=65535)] = 512
     proxy_url: HttpUrl | None = None
@@ -157,8 +236,8 @@ class Modalities(CatalogModel):
 class Deprecation(CatalogModel):
     """When a model was deprecated, when it ends, and what follows it."""
 
-    since: datetime | None = None
-    sunset: datetime | None = None
+    since: Instant | None = None
+    sunset: Instant | None = None
     replacement_id: EntityId | None = None
 
 
@@ -167,7 +246,7 @@ class ModelSpec(Spec):
 
     name: ModelName | None = None
     provider_id: EntityId
-    aliases: list[ModelName] = Field(default_factory=list)
+    aliases: list[ModelAlias] = Field(default_factory=list)
     bindings: list[ModelBinding] = Field(default_factory=list)
     fallbacks: list[EntityId] = Field(default_factory=list)
     context_window: Annotated[int, Field(ge=1)] | None = None
@@ -175,15 +254,6 @@ class ModelSpec(Spec):
     modalities: Modalities = Modalities()
     capabilities: list[str] = Field(default_factory=list)
     deprecated: Deprecation | None = None
-
-    @model_validator(mode="after")
-    def _check_aliases(self) -> Self:
-        for alias in self.aliases:
-            if "*" in alias[:-1] or alias == "*":
-                raise ValueError(f"alias {alias!r}: '*' may only stand at the end of a longer name")
-        if self.name is not None and "*" in self.name:
-            raise ValueError("name must not contain '*'")
-        return self
 
 
 class HostKeySpec(Spec):
@@ -200,9 +270,7 @@ Meter = Literal["requests", "tokens", "tokens.input", "tokens.output", "concurre
 Strategy = Literal[
     "token-bucket", "sliding-window", "fixed-window", "session-window", "concurrency"
 ]
-Scope = Annotated[
-    str, Field(pattern=r"^(relay-key|policy|model|global|tag:[A-Za-z0-9_.-]{1,64})$")
-]
+Scope = Annotated[str, Field(pattern=r"^(relay-key|policy|model|global|tag:[A-Za-z0-9_.-]{1,64})$")]
 
 
 class LimitRule(CatalogModel):
@@ -311,8 +379,19 @@ class RelayKeySpec(Spec):
     """An inbound bearer token; the plaintext is never part of it."""
 
     policy_id: EntityId
-    expires_at: datetime | None = None
+    expires_at: Instant | None = None
     rate_limit_ids: list[EntityId] = Field(default_factory=list)
     tags: Tags = Field(default_factory=dict)
     payload_logging: bool = False
     allowed_cidrs: list[Cidr] = Field(default_factory=list)
+
+
+class RelayKeyView(RelayKeySpec):
+    """A relay key as reads show it and updates may send it back.
+
+    ``prefix`` is the beginning of the plaintext, ``revoked_at`` when the key was ended; both are
+    the server's.
+    """
+
+    prefix: str | None = None
+    revoked_at: Instant | None = None

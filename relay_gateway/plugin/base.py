@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from typing_extensions import TypeVar
 
 from relay_gateway.plugin.context import PluginContext
 
@@ -31,7 +32,7 @@ class CatalogModel(BaseModel):
     )
 
 
-ConfigT = TypeVar("ConfigT", bound=PluginConfig)
+ConfigT = TypeVar("ConfigT", bound=PluginConfig, default=Any)
 
 
 class Plugin(Generic[ConfigT]):

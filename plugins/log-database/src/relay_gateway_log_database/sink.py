@@ -1,0 +1,140 @@
+"""The sink: writes batches, gives records and totals back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, ClassVar
+
+import asyncpg
+from sqlalchemy import Insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from relay_gateway.errors import StorageUnavailableError
+from relay_gateway.plugin import (
+    LogPage,
+    LogQuery,
+    PluginContext,
+    UsageQuery,
+    UsageReader,
+    UsageRecord,
+    UsageRow,
+    UsageSink,
+)
+from relay_gateway_log_database.config import DatabaseSinkConfig, is_postgresql, locate
+from relay_gateway_log_database.engine import make_engine, prepare_file, snapshot
+from relay_gateway_log_database.pages import page_of, page_statement
+from relay_gateway_log_database.rows import record_of, row_of
+from relay_gateway_log_database.schema import create_schema
+from relay_gateway_log_database.summary import summarize
+from relay_gateway_log_database.tables import usage_records
+
+UNAVAILABLE = (
+    DBAPIError,
+    PoolTimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+)
+"""What drivers and the pool raise; asyncpg's own come from connecting."""
+
+CHUNK = 100
+"""Rows per statement: the event loop is busy with one of them for a few milliseconds at most."""
+
+
+class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
+    """Usage records in SQLite or PostgreSQL. Several processes may use one database.
+
+    Everything that needs the database raises :class:`StorageUnavailableError` when it cannot be
+    asked, and :class:`ValueError` for a query that is wrong.
+    """
+
+    name: ClassVar[str] = "database"
+    reads: ClassVar[bool] = True
+    Config = DatabaseSinkConfig
+
+    def __init__(self, config: DatabaseSinkConfig, context: PluginContext) -> None:
+        super().__init__(config, context)
+        self._engine: AsyncEngine | None = None
+
+    async def aopen(self) -> None:
+        """Connects and makes the tables where they are missing; may be tried again."""
+        await self.aclose()
+        url = locate(self.config, self.context)
+        with _unavailable():
+            if not is_postgresql(url):
+                await self.context.run_blocking(prepare_file, url)
+            engine = make_engine(url)
+            try:
+                await create_schema(engine)
+            except BaseException:
+                await engine.dispose()
+                raise
+        self._engine = engine
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.dispose()
+
+    async def write(self, records: Sequence[UsageRecord]) -> None:
+        """Stores a batch in one transaction; records that are there already stay as they are."""
+        # In one order, so that two instances with the same records cannot wait for each other.
+        ordered = sorted(records, key=lambda record: record.request_id)
+        async with self._asking() as engine, engine.begin() as connection:
+            for first in range(0, len(ordered), CHUNK):
+                rows = [row_of(record) for record in ordered[first : first + CHUNK]]
+                await connection.execute(_insert(engine), rows)
+
+    async def get(self, request_id: str) -> UsageRecord | None:
+        """One record, or ``None``."""
+        if "\0" in request_id:
+            return None
+        wanted = select(usage_records.c.record).where(usage_records.c.request_id == request_id)
+        async with self._asking() as engine, engine.connect() as connection:
+            text = await connection.scalar(wanted)
+        return None if text is None else record_of(text)
+
+    async def query(self, query: LogQuery) -> LogPage:
+        """A page of records, newest first; at most 1000."""
+        async with self._asking() as engine, engine.connect() as connection:
+            rows = await connection.execute(page_statement(query, engine.dialect.name))
+            return page_of(rows.all(), query.limit)
+
+    async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
+        """Totals per group, largest number of requests first."""
+        async with self._asking() as engine, snapshot(engine) as connection:
+            return await summarize(connection, query)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[AsyncEngine]:
+        if self._engine is None:
+            raise StorageUnavailableError(
+                "the usage database is not open: see `relay-gateway plugins list`"
+            )
+        with _unavailable():
+            yield self._engine
+
+
+def _insert(engine: AsyncEngine) -> Insert:
+    dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
+    statement: Insert = dialect.insert(usage_records).on_conflict_do_nothing(
+        index_elements=["request_id"]
+    )
+    return statement
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except UNAVAILABLE as error:
+        cause = getattr(error, "orig", None) or error
+        raise StorageUnavailableError(
+            f"the usage database cannot be asked right now ({type(cause).__name__}): check that "
+            "it runs and what [usage_sinks.database] url says"
+        ) from error

@@ -1,0 +1,19 @@
+"""Upstream provider ``openai``: any host that speaks the OpenAI API."""
+
+from collections.abc import Sequence
+
+from relay_gateway.plugin import CatalogSeed, UpstreamProvider, hookimpl
+from relay_gateway_provider_openai.provider import OpenAIHost, OpenAIProvider
+from relay_gateway_provider_openai.seeds import SEED
+
+__all__ = ["OpenAIHost", "OpenAIProvider"]
+
+
+@hookimpl
+def relay_register_upstream_providers() -> Sequence[type[UpstreamProvider]]:
+    return (OpenAIProvider,)
+
+
+@hookimpl
+def relay_register_catalog_seeds() -> Sequence[CatalogSeed]:
+    return (SEED,)

@@ -1,0 +1,70 @@
+"""The wire formats of the OpenAI API: their paths, their usage option, their meters."""
+
+from __future__ import annotations
+
+from relay_gateway.plugin import Endpoint, UsageMeter, UsageOption, WireFormat
+from relay_gateway_provider_openai.chat_meter import ChatMeter
+from relay_gateway_provider_openai.dialect import OpenAIDialect, OpenAIResponsesDialect
+from relay_gateway_provider_openai.embeddings_meter import EmbeddingsMeter
+from relay_gateway_provider_openai.responses_meter import ResponsesMeter
+
+_STREAM_USAGE = UsageOption("stream_options", "include_usage")
+
+
+class ChatFormat(WireFormat):
+    """Chat Completions."""
+
+    name = "openai.chat"
+    dialect = OpenAIDialect
+    endpoints = (Endpoint("chat.completions", "/v1/chat/completions", "/chat/completions"),)
+    usage_option = _STREAM_USAGE
+
+    def meter(self) -> UsageMeter:
+        """A fresh meter for one answer."""
+        return ChatMeter()
+
+
+class CompletionsFormat(WireFormat):
+    """Completions, the older interface that takes a prompt."""
+
+    name = "openai.completions"
+    dialect = OpenAIDialect
+    endpoints = (Endpoint("completions", "/v1/completions", "/completions"),)
+    usage_option = _STREAM_USAGE
+
+    def meter(self) -> UsageMeter:
+        """A fresh meter for one answer; it knows both places where text can be."""
+        return ChatMeter()
+
+
+class ResponsesFormat(WireFormat):
+    """Responses. Its streams always end with usage, so there is no option to ask for it."""
+
+    name = "openai.responses"
+    dialect = OpenAIResponsesDialect
+    endpoints = (Endpoint("responses", "/v1/responses", "/responses"),)
+
+    def meter(self) -> UsageMeter:
+        """A fresh meter for one answer."""
+        return ResponsesMeter()
+
+
+class EmbeddingsFormat(WireFormat):
+    """Embeddings."""
+
+    name = "openai.embeddings"
+    dialect = OpenAIDialect
+    endpoints = (Endpoint("embeddings", "/v1/embeddings", "/embeddings", streams=False),)
+
+    def meter(self) -> UsageMeter:
+        """A fresh meter for one answer."""
+        return EmbeddingsMeter()
+
+
+FORMATS: tuple[type[WireFormat], ...] = (
+    ChatFormat,
+    ResponsesFormat,
+    CompletionsFormat,
+    EmbeddingsFormat,
+)
+"""All of them, the preferred one first."""

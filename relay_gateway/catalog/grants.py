@@ -1,0 +1,105 @@
+"""Grants and denies of a policy, compiled into constant-time answers.
+
+A reference is ``provider``, ``provider/model``, ``model``, ``@host``, ``provider@host``,
+``provider/model@host`` or ``*``. A model is named by its name or its slug, providers and hosts by
+their slugs. A deny wins over any grant.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedModel:
+    """What references can say about one model: its ways to be named and the hosts that serve it."""
+
+    id: str
+    name: str
+    slug: str
+    provider_slug: str
+    host_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """Compiled grants: for each granted model, the hosts it may be called at."""
+
+    hosts_by_model: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def hosts(self, model_id: str) -> frozenset[str] | None:
+        """The ids of the hosts at which the model may be called; ``None`` when it is not granted."""
+        return self.hosts_by_model.get(model_id)
+
+    def allows(self, model_id: str, host_id: str) -> bool:
+        """Whether the model may be called at this host."""
+        hosts = self.hosts_by_model.get(model_id)
+        return hosts is not None and host_id in hosts
+
+
+NOTHING = Grants()
+
+
+class GrantCompiler:
+    """Compiles the grants of many policies against one set of models; equal lists are compiled once."""
+
+    def __init__(self, models: Iterable[GrantedModel], host_ids_by_slug: Mapping[str, str]) -> None:
+        self._models = {model.id: model for model in models}
+        self._host_ids = host_ids_by_slug
+        self._index: defaultdict[str, set[str]] = defaultdict(set)
+        self._compiled: dict[tuple[tuple[str, ...], tuple[str, ...]], Grants] = {}
+        for model in self._models.values():
+            for name in _names(model):
+                self._index[name].add(model.id)
+
+    def compile(self, grants: Sequence[str], denies: Sequence[str]) -> Grants:
+        """The models and hosts that remain of ``grants`` after ``denies``."""
+        key = (tuple(grants), tuple(denies))
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = self._compile(grants, denies)
+        return found
+
+    def _compile(self, grants: Sequence[str], denies: Sequence[str]) -> Grants:
+        allowed: defaultdict[str, set[str]] = defaultdict(set)
+        for reference in grants:
+            for model_id, hosts in self._matches(reference):
+                allowed[model_id] |= hosts
+        for reference in denies:
+            for model_id, hosts in self._matches(reference):
+                if model_id in allowed:
+                    allowed[model_id] -= hosts
+                    if not allowed[model_id]:
+                        del allowed[model_id]
+        return Grants({model_id: frozenset(hosts) for model_id, hosts in allowed.items()})
+
+    def _matches(self, reference: str) -> Iterable[tuple[str, frozenset[str]]]:
+        """The models that ``reference`` means, each with the hosts that it means of it."""
+        named = self._named(reference)
+        if named is not None:
+            return [(model_id, self._models[model_id].host_ids) for model_id in named]
+        base, at, slug = reference.rpartition("@")
+        host_id = self._host_ids.get(slug) if at else None
+        if host_id is None:
+            return ()
+        hosts = frozenset({host_id})
+        candidates = (self._named(base) or ()) if base else self._models
+        return [(id, hosts) for id in candidates if host_id in self._models[id].host_ids]
+
+    def _named(self, reference: str) -> Iterable[str] | None:
+        if reference == "*":
+            return self._models
+        return self._index.get(reference)
+
+
+def _names(model: GrantedModel) -> set[str]:
+    provider = model.provider_slug
+    return {
+        provider,
+        model.name,
+        model.slug,
+        f"{provider}/{model.name}",
+        f"{provider}/{model.slug}",
+    }

@@ -1,0 +1,61 @@
+"""The control plane's application: every route, behind one guard."""
+
+from __future__ import annotations
+
+from fastapi import Depends, FastAPI
+
+from relay_gateway.catalog.kinds import KINDS
+from relay_gateway.control.authenticate import Authenticator
+from relay_gateway.control.crud import EntityRoutes
+from relay_gateway.control.guard import Guard
+from relay_gateway.control.host_keys import HostKeyRules
+from relay_gateway.control.hosts import HostRules, ModelRules
+from relay_gateway.control.key_routes import HostKeyRoutes, RelayKeyRoutes
+from relay_gateway.control.logs import STRUCTS, LogRoutes
+from relay_gateway.control.openapi import Documentation
+from relay_gateway.control.operations import OperationRoutes
+from relay_gateway.control.parameters import refuse_unknown_parameters
+from relay_gateway.control.problems import install_error_answers
+from relay_gateway.control.relay_keys import KIND as RELAY_KEY
+from relay_gateway.control.relay_keys import RelayKeyRules
+from relay_gateway.control.rules import KindRules
+from relay_gateway.control.services import ControlServices
+
+
+def create_control_app(services: ControlServices) -> FastAPI:
+    """An ASGI application that serves the control plane with ``services``.
+
+    It owns nothing: whoever built the services opens and closes store, plugins and snapshot.
+    """
+    app = FastAPI(
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        dependencies=[Depends(refuse_unknown_parameters)],
+    )
+    docs = Documentation(services.version, STRUCTS)
+    OperationRoutes(services, docs, app).add_to(app)
+    LogRoutes(services.usage_reader, docs).add_to(app)
+    _include_entities(app, services, docs)
+    install_error_answers(app)
+    app.add_middleware(Guard, authenticator=Authenticator(services.admin_token))
+    return app
+
+
+def _include_entities(app: FastAPI, services: ControlServices, docs: Documentation) -> None:
+    host_keys = HostKeyRules(services.secret_backends, services.host_key_status)
+    own: dict[str, KindRules] = {
+        "host": HostRules(services.providers),
+        "model": ModelRules(services.store, services.providers),
+        "host key": host_keys,
+        RELAY_KEY: RelayKeyRules(),
+    }
+    for name, kind in KINDS.items():
+        rules = own.get(name) or KindRules(kind)
+        routes = EntityRoutes(services, docs, rules, creates=name != RELAY_KEY)
+        routes.add_to(app)
+        if name == RELAY_KEY:
+            RelayKeyRoutes(services, docs, routes).add_to(app)
+        if name == "host key":
+            HostKeyRoutes(services, docs, routes, host_keys).add_to(app)

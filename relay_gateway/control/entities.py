@@ -1,0 +1,85 @@
+"""Entities as JSON: the bodies that clients send and the answers they get, one pair per kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, create_model
+from starlette.responses import JSONResponse, Response
+
+from relay_gateway.catalog.envelope import EntityRow, Metadata, MetadataInput, MetadataUpdate
+from relay_gateway.control.naming import class_name
+from relay_gateway.control.rules import KindRules
+from relay_gateway.plugin import CatalogModel
+
+
+class Deleted(CatalogModel):
+    """The result of a deletion."""
+
+    deleted: bool
+    id: str
+
+
+class ReferrerList(CatalogModel):
+    """Who points at an entity."""
+
+    items: list[dict[str, str]]
+
+
+class EntityForms:
+    """Models of one kind: ``create`` and ``update`` validate, the others document."""
+
+    def __init__(self, rules: KindRules) -> None:
+        name = class_name(rules.kind.name)
+        status: dict[str, Any] = (
+            {"status": (dict[str, Any] | None, None)} if rules.has_status else {}
+        )
+        self.create = _model(f"{name}Create", MetadataInput, rules.create_spec)
+        self.update = _model(f"{name}Update", MetadataUpdate, rules.update_spec, **status)
+        self.documented_create = _model(f"{name}Create", MetadataInput, rules.documented_input)
+        updated = rules.documented_input
+        if rules.update_spec is not rules.create_spec:
+            updated = rules.update_spec
+        self.documented_update = _model(f"{name}Update", MetadataUpdate, updated, **status)
+        self.entity = _model(name, Metadata, rules.documented_output, **status)
+        self.page = create_model(
+            f"{name}Page",
+            __base__=CatalogModel,
+            __doc__=f"Part of the list of {rules.kind.plural}; ``nextCursor`` leads to the next.",
+            items=(list[self.entity], ...),  # type: ignore[name-defined]  # a model made above
+            total=(int, ...),
+            next_cursor=(str | None, None),
+        )
+
+
+def _model(name: str, metadata: type[BaseModel], spec: type[BaseModel], **more: Any) -> Any:
+    return create_model(
+        name, __base__=CatalogModel, metadata=(metadata, ...), spec=(spec, ...), **more
+    )
+
+
+def to_json(row: EntityRow, rules: KindRules) -> dict[str, Any]:
+    """An entity as reads show it."""
+    body: dict[str, Any] = {
+        "metadata": {
+            "id": row.id,
+            "slug": row.slug,
+            "displayName": row.display_name,
+            "description": row.description,
+            "labels": row.labels,
+            "managedBy": row.managed_by,
+            "version": row.version,
+            "createdAt": row.created_at,
+            "updatedAt": row.updated_at,
+        },
+        "spec": row.spec,
+    }
+    status = rules.status(row)
+    if status is not None:
+        body["status"] = dict(status)
+    return body
+
+
+def entity_response(row: EntityRow, rules: KindRules, status: int = 200) -> Response:
+    """One entity, with its version as ``ETag``."""
+    return JSONResponse(to_json(row, rules), status, headers={"ETag": f'"{row.version}"'})

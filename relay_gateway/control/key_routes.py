@@ -1,0 +1,228 @@
+"""What relay keys and host keys can do besides being stored: rotate, revoke, status, reset."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from pydantic import Field, create_model
+from starlette.responses import JSONResponse, Response
+
+from relay_gateway.catalog.envelope import EntityRow
+from relay_gateway.catalog.specs import HostKeySpec
+from relay_gateway.control import relay_keys
+from relay_gateway.control.bodies import read_object, validate
+from relay_gateway.control.crud import ById, EntityRoutes
+from relay_gateway.control.entities import entity_response, to_json
+from relay_gateway.control.host_keys import HostKeyRules
+from relay_gateway.control.openapi import Documentation, Operation
+from relay_gateway.control.services import ControlServices
+from relay_gateway.errors import EntityNotFoundError, InvalidEntityError
+from relay_gateway.ids import is_id
+from relay_gateway.plugin import CatalogModel
+from relay_gateway.security.relay_keys import MintedKey, mint_relay_key
+from relay_gateway.storage import EntityChange
+
+MAX_GRACE_SECONDS = 31_622_400
+
+
+class RotateRelayKey(CatalogModel):
+    """How long the old plaintext stays valid, in seconds."""
+
+    grace_seconds: Annotated[int, Field(ge=0, le=MAX_GRACE_SECONDS)] = 0
+
+
+class RotateHostKey(CatalogModel):
+    """The new ``valueFrom`` of a host key."""
+
+    value_from: dict[str, Any]
+
+
+class HostKeyStatus(CatalogModel):
+    """Run-time state of a host key on this instance."""
+
+    status: dict[str, Any]
+
+
+class RelayKeyRoutes:
+    """Create with the plaintext shown once, rotate, revoke."""
+
+    def __init__(
+        self, services: ControlServices, docs: Documentation, entities: EntityRoutes
+    ) -> None:
+        self._services = services
+        self._docs = docs
+        self._entities = entities
+        self._writer = entities.writer
+
+    def add_to(self, app: FastAPI) -> None:
+        """Adds the routes to ``app``."""
+        issued = _issued_model(self._entities.forms.entity)
+        creating = self._entities.operation("create", "Create a {}", 400, 409, 413, 415, 422)
+        app.add_api_route(
+            "/relay-keys",
+            self._create,
+            methods=["POST"],
+            status_code=201,
+            response_model=issued,
+            tags=["relay-keys"],
+            **self._docs.describe(creating, body=self._entities.forms.documented_create),
+        )
+        rotating = self._entities.operation(
+            "rotate", "Give a {} a new plaintext", 400, 404, 413, 415, 422
+        )
+        app.add_api_route(
+            "/relay-keys/by-id/{id}/rotate",
+            self._rotate,
+            methods=["POST"],
+            response_model=issued,
+            tags=["relay-keys"],
+            **self._docs.describe(rotating, body=RotateRelayKey, optional_body=True),
+        )
+        app.add_api_route(
+            "/relay-keys/by-id/{id}/revoke",
+            self._revoke,
+            methods=["POST"],
+            response_model=self._entities.forms.entity,
+            tags=["relay-keys"],
+            **self._docs.describe(self._entities.operation("revoke", "End a {} at once", 404)),
+        )
+
+    async def _create(self, request: Request) -> Response:
+        forms = self._entities.forms
+        body = await self._writer.checked(forms.create, await read_object(request))
+        minted, row = await relay_keys.create_relay_key(
+            self._services.store, body.metadata, body.spec
+        )
+        await self._writer.take_effect()
+        return self._issued(minted, row, 201)
+
+    async def _rotate(self, request: Request, entity_id: ById) -> Response:
+        body, problems = validate(RotateRelayKey, await read_object(request, optional=True))
+        if body is None:
+            raise InvalidEntityError(problems)
+        minted = mint_relay_key()
+        grace = body.grace_seconds
+
+        async def change(row: EntityRow) -> EntityChange:
+            return relay_keys.rotate(row, minted, grace, relay_keys.utc_now())
+
+        return self._issued(minted, await self._writer.amend(entity_id, change), 200)
+
+    async def _revoke(self, entity_id: ById) -> Response:
+        async def change(row: EntityRow) -> EntityChange:
+            return relay_keys.revoke(row, relay_keys.utc_now())
+
+        return entity_response(await self._writer.amend(entity_id, change), self._entities.rules)
+
+    def _issued(self, minted: MintedKey, row: EntityRow, status: int) -> Response:
+        body = {
+            "plaintext": minted.plaintext.reveal(),
+            "relayKey": to_json(row, self._entities.rules),
+        }
+        return JSONResponse(body, status)
+
+
+class HostKeyRoutes:
+    """Rotate to another value, run-time status, reset."""
+
+    def __init__(
+        self,
+        services: ControlServices,
+        docs: Documentation,
+        entities: EntityRoutes,
+        rules: HostKeyRules,
+    ) -> None:
+        self._services = services
+        self._docs = docs
+        self._entities = entities
+        self._rules = rules
+
+    def add_to(self, app: FastAPI) -> None:
+        """Adds the routes to ``app``."""
+        rotating = self._entities.operation(
+            "rotate", "Give a {} another value", 400, 404, 413, 415, 422
+        )
+        app.add_api_route(
+            "/host-keys/by-id/{id}/rotate",
+            self._rotate,
+            methods=["POST"],
+            response_model=self._entities.forms.entity,
+            tags=["host-keys"],
+            **self._docs.describe(rotating, body=_rotate_model(self._rules)),
+        )
+        showing = Operation("getHostKeyStatus", "Run-time state of a host key", (404,))
+        app.add_api_route(
+            "/host-keys/by-id/{id}/status",
+            self._status,
+            methods=["GET"],
+            response_model=HostKeyStatus,
+            tags=["host-keys"],
+            **self._docs.describe(showing),
+        )
+        resetting = Operation("resetHostKey", "Put a benched host key back to use", (404,))
+        app.add_api_route(
+            "/host-keys/by-id/{id}/reset",
+            self._reset,
+            methods=["POST"],
+            response_model=HostKeyStatus,
+            tags=["host-keys"],
+            **self._docs.describe(resetting),
+        )
+
+    async def _rotate(self, request: Request, entity_id: ById) -> Response:
+        data = await read_object(request)
+        body, problems = validate(RotateHostKey, data)
+        problems = [*problems, *self._rules.inspect_reference(data, "valueFrom")]
+        if body is None or problems:
+            raise InvalidEntityError(problems)
+        value_from = body.value_from
+
+        async def change(row: EntityRow) -> EntityChange:
+            spec = HostKeySpec.model_validate({**row.spec, "valueFrom": value_from})
+            prepared = await self._rules.prepare(row.id, spec, row)
+            return EntityChange(
+                display_name=row.display_name,
+                description=row.description,
+                labels=row.labels,
+                spec=prepared.spec,
+                sealed=prepared.sealed,
+            )
+
+        return entity_response(
+            await self._entities.writer.amend(entity_id, change), self._entities.rules
+        )
+
+    async def _status(self, entity_id: ById) -> Response:
+        row = await self._row(entity_id)
+        return JSONResponse({"status": dict(self._services.host_key_status(row.id))})
+
+    async def _reset(self, entity_id: ById) -> Response:
+        row = await self._row(entity_id)
+        self._services.reset_host_key(row.id)
+        return JSONResponse({"status": dict(self._services.host_key_status(row.id))})
+
+    async def _row(self, entity_id: str) -> EntityRow:
+        if not is_id(entity_id):
+            raise EntityNotFoundError("host key", entity_id)
+        return await self._services.store.get("host key", entity_id)
+
+
+def _issued_model(entity: Any) -> Any:
+    return create_model(
+        "IssuedRelayKey",
+        __base__=CatalogModel,
+        __doc__="A relay key with its plaintext, which no other answer ever shows.",
+        plaintext=(str, ...),
+        relay_key=(entity, ...),
+    )
+
+
+def _rotate_model(rules: HostKeyRules) -> Any:
+    field = rules.documented_input.model_fields["value_from"]
+    return create_model(
+        "RotateHostKey",
+        __base__=RotateHostKey,
+        __doc__=RotateHostKey.__doc__,
+        value_from=(field.rebuild_annotation(), ...),
+    )

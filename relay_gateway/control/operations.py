@@ -1,0 +1,175 @@
+"""Operations: health, version, who am I, reload, plugins, master key, the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response
+
+from relay_gateway.control.authenticate import Identity
+from relay_gateway.control.openapi import Documentation, Operation
+from relay_gateway.control.services import ControlServices
+from relay_gateway.plugin import CatalogModel
+from relay_gateway.security.master_key import generate_master_key
+
+
+class Version(CatalogModel):
+    """The build."""
+
+    version: str
+    commit: str | None = None
+
+
+class Health(CatalogModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadinessAnswer(CatalogModel):
+    """Whether traffic should come here, and which parts do not work."""
+
+    ready: bool
+    snapshot_loaded: bool
+    draining: bool
+    revision: int | None = None
+    degraded: dict[str, str]
+
+
+class Caller(CatalogModel):
+    """The authenticated caller."""
+
+    username: str
+    method: Literal["admin-token"]
+
+
+class Reloaded(CatalogModel):
+    """A snapshot rebuilt from the database."""
+
+    revision: int
+    entities: int
+    duration_ms: float
+
+
+class GeneratedKey(CatalogModel):
+    """A candidate for ``RELAY_MASTER_KEY``; nothing is installed by making one."""
+
+    key: str
+
+
+class PluginItem(CatalogModel):
+    """One installed plugin."""
+
+    name: str
+    kind: str
+    distribution: str
+    version: str
+    state: str
+    error: str | None = None
+
+
+class PluginList(CatalogModel):
+    """All installed plugins, quarantined ones included."""
+
+    items: list[PluginItem]
+
+
+class OperationRoutes:
+    """The routes that are not about entities."""
+
+    def __init__(self, services: ControlServices, docs: Documentation, app: FastAPI) -> None:
+        self._services = services
+        self._docs = docs
+        self._app = app
+        self._document: dict[str, Any] | None = None
+
+    def add_to(self, app: FastAPI) -> None:
+        """Adds the routes to ``app``."""
+        routes: tuple[tuple[str, str, Any, Any, Operation], ...] = (
+            ("GET", "/version", self._version, Version,
+             Operation("getVersion", "Build version", public=True)),
+            ("GET", "/healthz", self._health, Health,
+             Operation("getHealth", "Whether the process answers", public=True)),
+            ("GET", "/readyz", self._readiness, ReadinessAnswer,
+             Operation("getReadiness", "Whether the instance can serve", public=True)),
+            ("GET", "/auth/whoami", self._whoami, Caller,
+             Operation("getCaller", "The authenticated caller")),
+            ("POST", "/reload", self._reload, Reloaded,
+             Operation("reload", "Rebuild the snapshot from the database")),
+            ("GET", "/plugins", self._plugins, PluginList,
+             Operation("listPlugins", "List installed plugins")),
+            ("POST", "/master-key/generate", self._master_key, GeneratedKey,
+             Operation("generateMasterKey", "Make a candidate for the master key")),
+            ("GET", "/openapi.json", self._openapi, dict[str, Any],
+             Operation("getOpenApi", "This document")),
+        )  # fmt: skip
+        for method, path, endpoint, model, operation in routes:
+            app.add_api_route(
+                path,
+                endpoint,
+                methods=[method],
+                response_model=model,
+                tags=["operations"],
+                **self._docs.describe(operation),
+            )
+
+    async def _version(self) -> Response:
+        body = {"version": self._services.version}
+        if self._services.commit:
+            body["commit"] = self._services.commit
+        return JSONResponse(body)
+
+    async def _health(self) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _readiness(self) -> Response:
+        readiness = self._services.readiness()
+        body = ReadinessAnswer(
+            ready=readiness.ready,
+            snapshot_loaded=readiness.snapshot_loaded,
+            draining=readiness.draining,
+            revision=readiness.revision,
+            degraded=dict(readiness.degraded),
+        )
+        return _answer(body, 200 if readiness.ready else 503)
+
+    async def _whoami(self, request: Request) -> Response:
+        identity: Identity = request.state.identity
+        return _answer(Caller(username=identity.username, method=identity.method))
+
+    async def _reload(self) -> Response:
+        report = await self._services.refresh()
+        return _answer(
+            Reloaded(
+                revision=report.revision,
+                entities=report.entities,
+                duration_ms=report.duration_ms,
+            )
+        )
+
+    async def _plugins(self) -> Response:
+        items = [
+            PluginItem(
+                name=entry.name,
+                kind=entry.kind,
+                distribution=entry.distribution,
+                version=entry.version,
+                state=str(entry.state),
+                error=entry.error,
+            )
+            for entry in self._services.plugins()
+        ]
+        return _answer(PluginList(items=items))
+
+    async def _master_key(self) -> Response:
+        return _answer(GeneratedKey(key=generate_master_key().reveal()))
+
+    async def _openapi(self) -> Response:
+        if self._document is None:
+            self._document = self._docs.build(self._app)
+        return JSONResponse(self._document)
+
+
+def _answer(body: CatalogModel, status: int = 200) -> Response:
+    return JSONResponse(body.model_dump(mode="json", by_alias=True), status)

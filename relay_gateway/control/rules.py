@@ -1,0 +1,57 @@
+"""What each kind adds to the generic create, read, update and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay_gateway.catalog.envelope import EntityRow
+from relay_gateway.catalog.kinds import Kind
+from relay_gateway.catalog.specs import Spec
+from relay_gateway.errors import FieldProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What storage is to keep: the spec as reads show it, and what no read shows."""
+
+    spec: dict[str, Any]
+    sealed: dict[str, Any] = field(default_factory=dict)
+
+
+class KindRules:
+    """The rules of a kind that has none of its own; base of the others.
+
+    ``create_spec`` and ``update_spec`` validate input, ``documented_input`` and
+    ``documented_output`` are what the OpenAPI document shows.
+    """
+
+    has_status = False
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.create_spec: type[Spec] = kind.spec
+        self.update_spec: type[Spec] = kind.spec
+        self.documented_input: type[Spec] = kind.spec
+        self.documented_output: type[Spec] = kind.spec
+
+    async def inspect(
+        self, spec: Mapping[str, Any], previous: EntityRow | None
+    ) -> list[FieldProblem]:
+        """Problems that the field models cannot see. ``spec`` is as the client sent it, so it may
+        be wrong in other ways too."""
+        return []
+
+    async def prepare(self, entity_id: str, spec: Any, previous: EntityRow | None) -> Prepared:
+        """What to keep of a valid ``spec``; ``previous`` is the row it replaces."""
+        return Prepared(dump(spec))
+
+    def status(self, row: EntityRow) -> Mapping[str, Any] | None:
+        """Run-time state to show on reads, for kinds that have one."""
+        return None
+
+
+def dump(spec: Spec) -> dict[str, Any]:
+    """A spec as the JSON that storage keeps and reads show."""
+    return spec.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,216 @@
+"""``Exchange``: one request's answer, from its head to the last byte of its body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from relay_gateway.errors import UpstreamError
+from relay_gateway.http.message import Header, Headers
+
+HOLD_BYTES = 256 * 1024
+"""How much body is held for an answer that nobody receives yet, before reading pauses."""
+
+
+class Receiver(Protocol):
+    """Takes a body as it arrives. Exactly one of ``end`` and ``failed`` comes, last."""
+
+    def data(self, chunk: bytes) -> None:
+        """Body bytes, never empty; as many as one read brought."""
+
+    def end(self) -> None:
+        """The body is complete."""
+
+    def failed(self, error: UpstreamError) -> None:
+        """The body breaks off here."""
+
+
+class Carrier(Protocol):
+    """The connection under an exchange."""
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Closes the connection, because ``exchange`` ends before its answer did."""
+
+    def pause_reading(self) -> None:
+        """Reads no more until told."""
+
+    def resume_reading(self) -> None:
+        """Reads again."""
+
+
+class Exchange:
+    """The answer to one request.
+
+    ``status`` and ``headers`` are there when :meth:`HttpClient.send` returns. The body is had once,
+    by :meth:`receive` or by :meth:`read`. ``reused`` says whether the connection had carried an
+    answer before, ``resent`` whether the request was sent a second time because a reused connection
+    turned out to be closed.
+    """
+
+    __slots__ = (
+        "_carrier",
+        "_error",
+        "_fields",
+        "_headers",
+        "_held",
+        "_held_bytes",
+        "_paused",
+        "_receiver",
+        "body_complete",
+        "cancelled",
+        "head",
+        "resent",
+        "reused",
+        "status",
+        "untouched",
+    )
+
+    def __init__(self, carrier: Carrier, head: asyncio.Future[None]) -> None:
+        self._carrier: Carrier | None = carrier
+        self.head = head
+        self._fields: Sequence[Header] = ()
+        self._headers: Headers | None = None
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._receiver: Receiver | None = None
+        self._error: UpstreamError | None = None
+        self._paused = False
+        self.status = 0
+        self.reused = False
+        self.resent = False
+        self.untouched = True
+        """Whether not a single byte has come back."""
+        self.body_complete = False
+        """Whether the whole body has arrived."""
+        self.cancelled = False
+
+    @property
+    def headers(self) -> Headers:
+        """Header fields of the final response."""
+        if self._headers is None:
+            self._headers = Headers(self._fields)
+        return self._headers
+
+    async def read(self, limit: int) -> bytes:
+        """The body or its first ``limit`` bytes; the connection of a longer one is closed.
+
+        Raises :class:`UpstreamError` when it breaks off before that.
+        """
+        if self.body_complete and self._receiver is None:
+            body = b"".join(self._held)
+            self._held.clear()
+            return body[:limit]
+        collector = _Collector(self, limit)
+        self.receive(collector)
+        try:
+            return await collector.done
+        finally:
+            self.cancel()
+
+    def receive(self, receiver: Receiver) -> None:
+        """Hands the body to ``receiver`` as it comes; what has arrived is handed over at once."""
+        self._receiver = receiver
+        if self._held:
+            chunk = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            receiver.data(chunk)
+            if self.cancelled:
+                return
+        if self.body_complete:
+            receiver.end()
+        elif self._error is not None:
+            receiver.failed(self._error)
+        elif self._carrier is not None and not self._paused:
+            self._carrier.resume_reading()
+
+    def pause(self) -> None:
+        """Stops reading: the receiver cannot keep up. A chunk already read may still come."""
+        self._paused = True
+        if self._carrier is not None:
+            self._carrier.pause_reading()
+
+    def resume(self) -> None:
+        """Reads on after :meth:`pause`."""
+        self._paused = False
+        if self._carrier is not None:
+            self._carrier.resume_reading()
+
+    def cancel(self) -> None:
+        """Ends the exchange and closes its connection, unless the answer is already whole.
+
+        Nothing is delivered afterwards. May be called any number of times.
+        """
+        if self.cancelled:
+            return
+        self.cancelled = True
+        carrier, self._carrier = self._carrier, None
+        if carrier is not None:
+            carrier.abandon(self)
+
+    # Called by the connection.
+
+    def begin(self, status: int, fields: Sequence[Header]) -> None:
+        """The final head is complete."""
+        self.status = status
+        self._fields = fields
+        if not self.head.done():
+            self.head.set_result(None)
+
+    def deliver(self, chunk: bytes) -> None:
+        """Body bytes arrived."""
+        if self._receiver is not None:
+            if not self.cancelled:
+                self._receiver.data(chunk)
+            return
+        self._held.append(chunk)
+        self._held_bytes += len(chunk)
+        if self._held_bytes > HOLD_BYTES and self._carrier is not None:
+            self._carrier.pause_reading()
+
+    def detach(self) -> None:
+        """The connection has nothing more to do with this exchange."""
+        self._carrier = None
+
+    def complete(self) -> None:
+        """The body is whole."""
+        self.body_complete = True
+        if self._receiver is not None and not self.cancelled:
+            self._receiver.end()
+
+    def fail(self, error: UpstreamError) -> None:
+        """Nothing more will come, and the answer is not whole."""
+        self._carrier = None
+        self._error = error
+        if not self.head.done():
+            self.head.set_exception(error)
+        elif self._receiver is not None and not self.cancelled:
+            self._receiver.failed(error)
+
+
+class _Collector:
+    """Receives a whole body, or its beginning."""
+
+    __slots__ = ("_chunks", "_exchange", "_room", "done")
+
+    def __init__(self, exchange: Exchange, limit: int) -> None:
+        self._exchange = exchange
+        self._room = limit
+        self._chunks: list[bytes] = []
+        self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def data(self, chunk: bytes) -> None:
+        self._chunks.append(chunk[: self._room])
+        self._room -= len(chunk)
+        if self._room < 0:
+            self._exchange.cancel()
+            self.end()
+
+    def end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(b"".join(self._chunks))
+
+    def failed(self, error: UpstreamError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)

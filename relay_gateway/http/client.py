@@ -1,0 +1,127 @@
+"""The upstream client of the data path: pooled HTTP/1.1, no redirects, no environment proxies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from relay_gateway.errors import UpstreamClosedError, UpstreamConnectError
+from relay_gateway.http.answer import Exchange, Receiver
+from relay_gateway.http.dial import Dialer
+from relay_gateway.http.egress import EgressRules, Network
+from relay_gateway.http.outgoing_head import encode_head
+from relay_gateway.http.pool import Pool, PoolLimits
+from relay_gateway.http.resolve import Resolver, SystemResolver
+from relay_gateway.http.target import Target
+from relay_gateway.plugin.providers import UpstreamRequest
+
+__all__ = ["Exchange", "HttpClient", "Receiver"]
+
+SWEEP_SECONDS = 0.5
+"""Precision of deadlines, unless a target has a timeout so short that a tenth of it is finer."""
+FINEST_SWEEP_SECONDS = 0.01
+
+
+class HttpClient:
+    """Sends requests to upstreams over kept-alive connections, one pool per target.
+
+    ``egress_deny`` are networks that are refused besides those that always are. One instance serves
+    one event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        egress_deny: Sequence[Network] = (),
+        resolver: Resolver | None = None,
+        limits: PoolLimits = PoolLimits(),  # noqa: B008  # frozen
+    ) -> None:
+        self._dialer = Dialer(resolver or SystemResolver(), EgressRules(egress_deny))
+        self._limits = limits
+        self._pools: dict[Target, Pool] = {}
+        self._sweep_seconds = SWEEP_SECONDS
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def send(self, target: Target, request: UpstreamRequest) -> Exchange:
+        """Sends ``request`` and returns when the final response head is there.
+
+        A request whose reused connection turns out to be closed, before any byte came back, is sent
+        once more on a new one (``Exchange.resent``). Cancelling closes the connection. Raises the
+        subclasses of :class:`UpstreamError`, and :class:`UpstreamError` itself for a request that
+        cannot be framed.
+        """
+        head = encode_head(target, request)
+        pool = self._pools.get(target) or self._open_pool(target)
+        connection = pool.take() or await pool.acquire()
+        exchange = connection.start(head, request)
+        try:
+            await _head_of(exchange)
+        except UpstreamClosedError:
+            if not (exchange.reused and exchange.untouched) or self._closed:
+                raise
+        else:
+            return exchange
+        exchange = (await pool.acquire_new()).start(head, request)
+        exchange.resent = True
+        await _head_of(exchange)
+        return exchange
+
+    def retain(self, targets: Collection[Target]) -> None:
+        """Keeps connections to ``targets`` only: others are closed, busy ones when done."""
+        for target, pool in self._pools.items():
+            pool.retired = target not in targets
+            if pool.retired:
+                pool.close_idle()
+
+    async def aclose(self) -> None:
+        """Closes every connection; exchanges under way fail with :class:`UpstreamClosedError`."""
+        self._closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for pool in self._pools.values():
+            pool.shut_down()
+        self._pools.clear()
+        # Transports close in callbacks of the loop's next turns.
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def _open_pool(self, target: Target) -> Pool:
+        if self._closed:
+            raise UpstreamConnectError("the gateway is closing its connections", sent=False)
+        pool = self._pools[target] = Pool(target, self._dialer, self._limits)
+        finest = min(target.shortest_timeout, self._limits.idle) / 10
+        if finest < self._sweep_seconds:
+            self._sweep_seconds = max(finest, FINEST_SWEEP_SECONDS)
+            if self._sweep_timer is not None:
+                self._sweep_timer.cancel()
+                self._sweep_timer = None
+        if self._sweep_timer is None:
+            self._schedule_sweep()
+        return pool
+
+    def _schedule_sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep_timer = loop.call_later(self._sweep_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Looks after all deadlines; a timer per request would cost more than its parsing."""
+        now = asyncio.get_running_loop().time()
+        for target, pool in tuple(self._pools.items()):
+            pool.sweep(now)
+            if pool.is_empty:
+                del self._pools[target]
+        if self._pools:
+            self._schedule_sweep()
+        else:
+            self._sweep_timer = None
+            self._sweep_seconds = SWEEP_SECONDS
+
+
+async def _head_of(exchange: Exchange) -> None:
+    try:
+        await exchange.head
+    except asyncio.CancelledError:
+        exchange.cancel()
+        raise

@@ -1,0 +1,296 @@
+"""One request and its answer, as the code that handles requests sees them.
+
+States: *open* until :meth:`ServerExchange.respond` or :meth:`~ServerExchange.start`, *started*
+until :meth:`~ServerExchange.finish` or :meth:`~ServerExchange.abort`, then *finished*.
+``disconnected`` can become true in the first two; from then on writing does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from relay_gateway.http.incoming_head import RequestHead
+from relay_gateway.http.request_body import CallerGoneError, RequestBody
+from relay_gateway.http.response_head import has_body, status_line
+
+__all__ = ["CallerConnection", "CallerGoneError", "ServerExchange"]
+
+_JOINED_BYTES: Final = 32 * 1024
+_PROBE_HEAD: Final = b"H"
+_PROBE_CHUNK: Final = b"0"
+
+
+class CallerConnection(Protocol):
+    """What an exchange needs of the connection that carries it."""
+
+    client_address: str
+    write_paused: bool
+
+    def send(self, *data: bytes) -> None:
+        """Hands bytes to the transport, all pieces in one system call."""
+
+    def send_soon(self, flush: Callable[[], None]) -> None:
+        """Has ``flush`` called once the running callback and those already due are done."""
+
+    def expect_body(self, exchange: ServerExchange) -> None:
+        """Somebody waits for the rest of the body: read on, and ask the caller for it."""
+
+    def begin_answer(self, *, delimited: bool) -> bytes:
+        """The ``Date`` line, and ``Connection`` where this answer is the last or HTTP/1.0 goes on.
+
+        An answer that is not ``delimited`` ends with the connection.
+        """
+
+    def end_answer(self) -> None:
+        """The answer is complete: take the next request or close."""
+
+    def cut_answer(self, *, reset: bool) -> None:
+        """The answer ends here, incomplete; ``reset`` where a plain close would look complete."""
+
+
+class ServerExchange:
+    """A request whose head has arrived, and the way to answer it.
+
+    ``path`` is raw and canonical, ``received_at`` the loop's time at which the request began to
+    arrive, or became the next one on its connection. ``bytes_out`` counts body bytes.
+
+    A ``headers`` argument is an encoded block, each line with its CRLF. It must not hold ``Date``,
+    ``Connection``, ``Content-Length`` or ``Transfer-Encoding``: those are written here.
+    """
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_connection",
+        "_head",
+        "_left",
+        "_on_disconnect",
+        "_on_flow",
+        "_probed",
+        "_silent",
+        "bytes_out",
+        "client_address",
+        "content_length",
+        "disconnected",
+        "finished",
+        "headers",
+        "http_version",
+        "method",
+        "path",
+        "query",
+        "received_at",
+        "started",
+    )
+
+    def __init__(
+        self, connection: CallerConnection, head: RequestHead, body: RequestBody, received_at: float
+    ) -> None:
+        self._connection = connection
+        self._body = body
+        self.method = head.method
+        self.path = head.path
+        self.query = head.query
+        self.headers = head.headers
+        self.http_version = head.version
+        self.content_length = head.length
+        self.client_address = connection.client_address
+        self.received_at = received_at
+        self.started = self.finished = self.disconnected = False
+        self.bytes_out = 0
+        self._chunked = self._silent = self._probed = False
+        self._head = b""
+        self._left: int | None = None
+        self._on_disconnect: Callable[[], None] | None = None
+        self._on_flow: Callable[[bool], None] | None = None
+
+    @property
+    def on_disconnect(self) -> Callable[[], None] | None:
+        """Called once when the caller is gone before the answer is finished, never after it.
+
+        Set on an exchange whose caller has already gone, it is called at once. A pending
+        :meth:`read_body` raises instead. Where it is not set, the handler's task is cancelled.
+        """
+        return self._on_disconnect
+
+    @on_disconnect.setter
+    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
+        self._on_disconnect = callback
+        if callback is not None and self.disconnected and not self.finished:
+            callback()
+
+    @property
+    def on_flow(self) -> Callable[[bool], None] | None:
+        """Called with false when too much waits for a slow caller, with true to go on writing.
+
+        Set while writing is paused, it is called at once.
+        """
+        return self._on_flow
+
+    @on_flow.setter
+    def on_flow(self, callback: Callable[[bool], None] | None) -> None:
+        self._on_flow = callback
+        if callback is not None and self._connection.write_paused:
+            callback(False)
+
+    async def read_body(self, limit: int) -> bytes:
+        """The whole request body; does not suspend when it is already here.
+
+        Raises :class:`RequestRefusedError` 413 as soon as the announced or counted length exceeds
+        ``limit`` bytes, 400 for broken chunks, 408 for a body that comes too slowly, and
+        :class:`CallerGoneError` when the caller leaves before its end.
+        """
+        body = self._body
+        body.check(limit)
+        if not body.complete:
+            self._connection.expect_body(self)
+            await body.wait(limit)
+            body.check(limit)
+        return body.whole()
+
+    def respond(self, status: int, headers: bytes, body: bytes) -> None:
+        """Answers at once and completely; ``Content-Length`` is added."""
+        if not self._begin():
+            return
+        self.finished = True
+        common = self._connection.begin_answer(delimited=True)
+        framing, content = b"\r\n", b""
+        if has_body(status):
+            framing = b"Content-Length: %d\r\n\r\n" % len(body)
+            content = b"" if self.method == "HEAD" else body
+        self.bytes_out = len(content)
+        head = self._rest_of_head(status_line(status), common, headers, framing)
+        if len(content) <= _JOINED_BYTES:
+            self._connection.send(head + content)
+        else:
+            self._connection.send(head, content)
+        self._connection.end_answer()
+
+    def start(self, status: int, headers: bytes, length: int | None) -> None:
+        """Sends the head of an answer of ``length`` bytes, or of a length not known yet (``None``).
+
+        The latter is sent chunked, or to an HTTP/1.0 caller until the connection closes.
+        """
+        if not self._begin():
+            return
+        framing = self._choose_framing(status, length)
+        delimited = self._chunked or self._silent or length is not None
+        common = self._connection.begin_answer(delimited=delimited)
+        self._head = self._rest_of_head(status_line(status), common, headers, framing)
+        # The first piece of the body is usually at hand: one system call for both.
+        self._connection.send_soon(self._flush_head)
+
+    def _choose_framing(self, status: int, length: int | None) -> bytes:
+        bodiless = not has_body(status)
+        self._silent = bodiless or self.method == "HEAD"
+        if bodiless:
+            return b"\r\n"
+        if length is not None:
+            self._left = length
+            return b"Content-Length: %d\r\n\r\n" % length
+        self._chunked = self.http_version == "1.1"
+        return b"Transfer-Encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"
+
+    def write(self, data: bytes) -> None:
+        """Sends a piece of the body; one beyond the announced length cuts the answer instead."""
+        size = len(data)
+        if not self.started:
+            raise RuntimeError("a body was written before the answer was started")
+        if not size or self.finished or self.disconnected or self._silent:
+            return
+        if self._left is not None:
+            if size > self._left:
+                self.abort()
+                return
+            self._left -= size
+        self.bytes_out += size
+        head, self._head = self._head, b""
+        if size > _JOINED_BYTES:
+            self._write_pieces(head, data)
+        elif self._chunked:
+            self._connection.send(b"%b%x\r\n%b\r\n" % (head, size, data))
+        else:
+            self._connection.send(head + data if head else data)
+
+    def _write_pieces(self, head: bytes, data: bytes) -> None:
+        if self._chunked:
+            self._connection.send(b"%b%x\r\n" % (head, len(data)), data, b"\r\n")
+        else:
+            self._connection.send(head, data)
+
+    def finish(self) -> None:
+        """Ends the answer cleanly; one that is shorter than announced is cut instead."""
+        if not self.started:
+            raise RuntimeError("an answer was finished that had not been started")
+        if self.finished or self.disconnected:
+            self.finished = True
+            return
+        if self._left and not self._silent:
+            self.abort()
+            return
+        self.finished = True
+        head, self._head = self._head, b""
+        end = b"0\r\n\r\n" if self._chunked and not self._silent else b""
+        if head or end:
+            self._connection.send(head + end)
+        self._connection.end_answer()
+
+    def abort(self) -> None:
+        """Ends the answer visibly incomplete: what was written is sent, then the stream ends."""
+        if self.finished:
+            return
+        if not self.disconnected:
+            self._flush_head()
+        self.finished = True
+        if not self.disconnected:
+            # Without chunks and length, a caller takes an orderly close for the end of the body.
+            delimited = self._chunked or self._left is not None or self._silent
+            self._connection.cut_answer(reset=self.started and not delimited)
+
+    def _begin(self) -> bool:
+        """Marks the answer as started; whether there is still somebody to send it to."""
+        if self.started:
+            raise RuntimeError("an answer was started twice")
+        self.started = True
+        return not (self.finished or self.disconnected)
+
+    def _rest_of_head(self, *parts: bytes) -> bytes:
+        head = b"".join(parts)
+        return head[len(_PROBE_HEAD) :] if self._probed else head
+
+    def _flush_head(self) -> None:
+        if self._head and not self.finished and not self.disconnected:
+            head, self._head = self._head, b""
+            self._connection.send(head)
+
+    # What the connection calls.
+
+    def probe(self) -> bytes:
+        """Bytes that may be sent ahead without changing the answer's meaning, maybe none.
+
+        A caller that closed answers them with a reset, one that only closed its sending side takes
+        them for what they are: the first letter of the status line, or a leading zero of the next
+        chunk's size.
+        """
+        if not self.started:
+            self._probed = True
+            return _PROBE_HEAD
+        self._flush_head()
+        return _PROBE_CHUNK if self._chunked and not self._silent else b""
+
+    def flow(self, *, writable: bool) -> None:
+        """Passes on that the transport is full, or has room again."""
+        if self._on_flow is not None and not self.finished:
+            self._on_flow(writable)
+
+    def caller_left(self) -> bool:
+        """Marks the caller as gone; whether the handler has been told by a callback or an error."""
+        if self.finished or self.disconnected:
+            return True
+        self.disconnected = True
+        told = self._body.awaited
+        self._body.fail(CallerGoneError("the caller closed its connection"))
+        if not told and self._on_disconnect is not None:
+            told = True
+            self._on_disconnect()
+        return told

@@ -1,0 +1,183 @@
+"""Reading the head of a request: found in the stream, parsed by httptools, held to the rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import httptools
+import msgspec
+
+from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.limits import ServerLimits
+from relay_gateway.http.message import Headers
+from relay_gateway.http.wire_rules import (
+    body_framing,
+    check_fields,
+    check_host,
+    header_too_large,
+    malformed,
+    split_request_line,
+    split_target,
+    target_too_long,
+)
+
+_END: Final = b"\r\n\r\n"
+# A method and the white space before an over-long target.
+_REQUEST_LINE_SLACK: Final = 64
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    """What a request says before its body; ``length`` is ``None`` for a chunked one."""
+
+    method: str
+    path: str
+    query: bytes
+    version: str
+    headers: Headers
+    length: int | None
+    expects_continue: bool
+    keep_alive: bool
+
+
+class _Fields:
+    """Receives the parser's callbacks for one head."""
+
+    __slots__ = ("headers", "keep_alive", "parser")
+
+    def __init__(self) -> None:
+        self.headers = Headers()
+        self.keep_alive = False
+        self.parser = httptools.HttpRequestParser(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.add(name, value.rstrip(b" \t"))
+
+    def on_headers_complete(self) -> None:
+        self.keep_alive = self.parser.should_keep_alive()
+
+
+class HeadReader:
+    """Finds and reads one head after the other in what a connection brings.
+
+    It never looks at a byte behind the head, so bodies and pipelined requests stay with its owner.
+    """
+
+    __slots__ = ("_blank", "_buffer", "_fed", "_fields", "_limits", "head")
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._buffer = b""
+        self._blank = False
+        self._fed = 0
+        self._fields: _Fields | None = None
+        self.head: RequestHead | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether part of a head has arrived and the rest of it has not."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> bytes | None:
+        """What follows the head, which is then in ``head``; ``None`` while it is incomplete.
+
+        Raises :class:`RequestRefusedError` as soon as the bytes cannot become an acceptable head.
+        """
+        searched = max(0, len(self._buffer) - 3)
+        if self._buffer:
+            data = self._buffer + data
+        if data[:1] in b"\r\n":
+            data = self._drop_blank_line(data)
+        end = data.find(_END, searched)
+        size = len(data) if end < 0 else end + 4
+        if size > self._limits.header_bytes:
+            raise self._oversized(data)
+        if end < 0:
+            self._buffer = data
+            self._read_part(data)
+            return None
+        self.head = self._read(data[:size])
+        self._buffer = b""
+        self._blank = False
+        return data[size:]
+
+    def close(self) -> None:
+        """Lets go of what is held for an unfinished head, parser included."""
+        self._buffer = b""
+        self._release()
+
+    def _drop_blank_line(self, data: bytes) -> bytes:
+        """Skips the one empty line that may precede a request (RFC 9112 §2.2)."""
+        if data in (b"", b"\r"):
+            return data
+        rest = data[2:]
+        if self._blank or not data.startswith(b"\r\n") or rest[:1] in (b"\r", b"\n"):
+            raise malformed("A request must begin with a method.")
+        self._blank = True
+        return rest
+
+    def _oversized(self, data: bytes) -> RequestRefusedError:
+        if b"\r\n" not in data:
+            return target_too_long(self._limits.target_bytes)
+        limit = self._limits.header_bytes
+        return header_too_large(f"The request line and header fields exceed {limit} bytes.")
+
+    def _read_part(self, data: bytes) -> None:
+        """Lets the parser see an incomplete head: a broken one is refused without waiting."""
+        if b"\n" not in data and len(data) > self._limits.target_bytes + _REQUEST_LINE_SLACK:
+            raise target_too_long(self._limits.target_bytes)
+        if data not in (b"", b"\r"):
+            self._parse(data)
+
+    def _read(self, head: bytes) -> RequestHead:
+        line = head[: head.find(b"\r\n")]
+        method, target, version = split_request_line(line, self._limits.target_bytes)
+        headers, keep_alive = self._parse_to_end(head)
+        check_fields(headers, self._limits.header_fields)
+        parts = split_target(target)
+        check_host(headers, version, parts.authority)
+        length, expects = body_framing(headers, version)
+        return RequestHead(
+            method, parts.path, parts.query, version, headers, length, expects, keep_alive
+        )
+
+    def _parse_to_end(self, head: bytes) -> tuple[Headers, bool]:
+        try:
+            fields = self._parse(head)
+            return fields.headers, fields.keep_alive
+        finally:
+            self._release()
+
+    def _parse(self, data: bytes) -> _Fields:
+        """Feeds the parser with what it has not seen of ``data``, the head from its beginning."""
+        if self._fields is None:
+            self._fields = _Fields()
+        new = data[self._fed :] if self._fed else data
+        self._fed = len(data)
+        try:
+            self._fields.parser.feed_data(new)
+        except httptools.HttpParserUpgrade as upgrade:
+            message = "The protocol cannot be changed on this connection; use HTTP/1.1 requests."
+            raise RequestRefusedError(426, "upgrade_not_offered", message) from upgrade
+        except httptools.HttpParserError as error:
+            raise self._explain(data, error) from error
+        return self._fields
+
+    def _explain(self, data: bytes, error: httptools.HttpParserError) -> RequestRefusedError:
+        """The most exact refusal for what the parser did not take."""
+        line, found, _ = data.partition(b"\r\n")
+        if found:
+            try:
+                split_request_line(line, self._limits.target_bytes)
+            except RequestRefusedError as refusal:
+                return refusal
+            if isinstance(error, httptools.HttpParserInvalidMethodError):
+                message = "The request method is not known here."
+                return RequestRefusedError(501, "method_not_implemented", message)
+        return malformed(f"The request is not well-formed HTTP: {error}.")
+
+    def _release(self) -> None:
+        # The parser holds callbacks of the object that holds the parser.
+        if self._fields is not None:
+            del self._fields.parser
+            self._fields = None
+        self._fed = 0

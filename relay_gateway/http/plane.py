@@ -1,0 +1,81 @@
+"""What all connections of one server share: its handler, its limits, its words for refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.deadlines import DeadlineSweep
+from relay_gateway.http.exchange import ServerExchange
+from relay_gateway.http.limits import ServerLimits
+from relay_gateway.http.request_body import CallerGoneError
+from relay_gateway.http.response_head import CLOSE, DateLine, status_line
+
+Handler = Callable[[ServerExchange], Coroutine[Any, Any, None]]
+"""Handles one request; runs in a task of its own."""
+
+Refuse = Callable[[int, str, str], tuple[bytes, bytes]]
+"""Words a refusal where no handler can: status, code and message to header block and body."""
+
+_log = logging.getLogger(__name__)
+
+# RFC 9110 demands these fields with these statuses.
+_REQUIRED: Final = {
+    405: b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n",
+    426: b"Upgrade: HTTP/1.1\r\n",
+}
+
+
+class ServerState(Protocol):
+    """What the server that accepts connections keeps about them (uvicorn's ``ServerState``)."""
+
+    total_requests: int
+    connections: set[Any]
+    tasks: set[asyncio.Task[None]]
+
+
+class Plane:
+    """The shared part of the server, made once."""
+
+    __slots__ = ("_handler", "_refuse", "date", "limits", "sweep")
+
+    def __init__(self, handler: Handler, refuse: Refuse, limits: ServerLimits) -> None:
+        self._handler = handler
+        self._refuse = refuse
+        self.limits = limits
+        self.sweep = DeadlineSweep(limits.sweep_seconds)
+        self.date = DateLine()
+
+    def refusal(self, refusal: RequestRefusedError) -> bytes:
+        """The whole answer to what never became an exchange; the connection closes after it."""
+        headers, body = self._refuse(refusal.status, refusal.code, refusal.message)
+        framing = b"Content-Length: %d\r\n\r\n" % len(body)
+        required = _REQUIRED.get(refusal.status, b"")
+        head = (status_line(refusal.status), self.date(), CLOSE, required, headers, framing)
+        return b"".join((*head, body))
+
+    async def handle(self, exchange: ServerExchange) -> None:
+        """Runs the handler to its end; whatever it does, the exchange is finished afterwards."""
+        try:
+            await self._handler(exchange)
+            if not exchange.finished and not exchange.disconnected:
+                raise RuntimeError("the handler returned before its answer was finished")
+        except asyncio.CancelledError:
+            self._fail(exchange, 503, "shutting_down", "The gateway is shutting down; try again.")
+            raise
+        except CallerGoneError:
+            exchange.abort()
+        except RequestRefusedError as refusal:
+            self._fail(exchange, refusal.status, refusal.code, refusal.message)
+        except Exception:  # noqa: BLE001 - one request fails, the process goes on
+            _log.exception("the handler of %s %s failed", exchange.method, exchange.path)
+            self._fail(exchange, 500, "internal_error", "The gateway failed to handle the request.")
+
+    def _fail(self, exchange: ServerExchange, status: int, code: str, message: str) -> None:
+        if exchange.started or exchange.disconnected:
+            exchange.abort()
+        else:
+            exchange.respond(status, *self._refuse(status, code, message))

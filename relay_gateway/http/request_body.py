@@ -1,0 +1,113 @@
+"""The body of one request while it arrives: counted, delimited, and handed over whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay_gateway.errors import RelayError, RequestRefusedError
+from relay_gateway.http.chunked_decoder import ChunkedDecoder
+
+
+class CallerGoneError(RelayError):
+    """The caller's connection ended before its request was complete; nobody waits for an answer."""
+
+
+class RequestBody:
+    """Collects a body of ``length`` bytes, or a chunked one where that is ``None``.
+
+    ``complete`` says that all of it is here, ``received`` how many bytes of content are.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_failure",
+        "_limit",
+        "_pieces",
+        "_waiter",
+        "complete",
+        "length",
+        "received",
+    )
+
+    def __init__(self, length: int | None) -> None:
+        self.length = length
+        self.complete = length == 0
+        self.received = 0
+        self._decoder = ChunkedDecoder() if length is None else None
+        self._pieces: list[bytes] = []
+        self._failure: RelayError | None = None
+        self._limit = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended before it was complete."""
+        return self._failure is not None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a reader is waiting for more of it."""
+        return self._waiter is not None
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes what arrived and returns what follows the end of this body.
+
+        Raises :class:`RequestRefusedError` 400 where the chunked framing is broken.
+        """
+        rest = self._take_counted(data) if self._decoder is None else self._take_chunked(data)
+        if self._waiter is not None and (self.complete or self.received > self._limit):
+            self._wake()
+        return rest
+
+    def _take_counted(self, data: bytes) -> bytes:
+        left = (self.length or 0) - self.received
+        if len(data) > left:
+            data, rest = data[:left], data[left:]
+        else:
+            rest = b""
+        self._pieces.append(data)
+        self.received += len(data)
+        self.complete = self.received == self.length
+        return rest
+
+    def _take_chunked(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
+        pieces, rest = self._decoder.feed(data)
+        self._pieces += pieces
+        self.received += sum(map(len, pieces))
+        self.complete = self._decoder.complete
+        return rest
+
+    def fail(self, failure: RelayError) -> None:
+        """Ends an incomplete body: the reader that waits, or the next one, gets ``failure``."""
+        if not self.complete and self._failure is None:
+            self._failure = failure
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def check(self, limit: int) -> None:
+        """Raises what ended the body, or the 413 of one that is longer than ``limit`` bytes."""
+        if max(self.length or 0, self.received) > limit:
+            message = f"The request body is larger than {limit} bytes."
+            raise RequestRefusedError(413, "request_too_large", message)
+        if self._failure is not None:
+            raise self._failure
+
+    def whole(self) -> bytes:
+        """The content of a complete body."""
+        if len(self._pieces) != 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0]
+
+    async def wait(self, limit: int) -> None:
+        """Waits until the body is complete, has failed or is longer than ``limit`` bytes."""
+        self._limit = limit
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None

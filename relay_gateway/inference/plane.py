@@ -1,0 +1,186 @@
+"""The inference plane: from a request on the wire to the endpoint that answers it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote_to_bytes
+
+from relay_gateway.catalog.live import LiveCatalog
+from relay_gateway.catalog.snapshot import Model, RelayKey
+from relay_gateway.errors import RequestRefusedError
+from relay_gateway.ids import new_id
+from relay_gateway.inference.answers import AnswerWriter
+from relay_gateway.inference.requests import AddressReader, HeaderReader
+from relay_gateway.pipeline.authenticate import Authenticator
+from relay_gateway.pipeline.call import Call
+from relay_gateway.pipeline.ports import Caller
+from relay_gateway.pipeline.route import is_usable, usable_models
+from relay_gateway.pipeline.run import Pipeline
+from relay_gateway.plugin.wire import Dialect, ListedModel
+from relay_gateway.registry.plugins import ServedEndpoint
+
+MODELS = "/v1/models"
+_READ = ("GET", "HEAD")
+
+
+class InferencePlane:
+    """Handles every request that arrives at the inference address."""
+
+    def __init__(
+        self,
+        live: LiveCatalog,
+        pipeline: Pipeline,
+        authenticator: Authenticator,
+        answers: AnswerWriter,
+        headers: HeaderReader,
+        addresses: AddressReader,
+        routes: Mapping[str, ServedEndpoint],
+        dialects: Sequence[Dialect],
+    ) -> None:
+        self._live = live
+        self._pipeline = pipeline
+        self._authenticator = authenticator
+        self._answers = answers
+        self._headers = headers
+        self._addresses = addresses
+        self._routes = routes
+        self._dialects = dialects
+        self.draining = False
+
+    async def handle(self, caller: Caller) -> None:
+        """Answers one request, whatever it is."""
+        route = self._routes.get(caller.path) or self._routes.get(self._without_prefix(caller.path))
+        if route is not None and caller.method == route.endpoint.method:
+            await self._infer(caller, route)
+            return
+        try:
+            self._serve(caller, route)
+        except RequestRefusedError as error:
+            self._answers.respond_error(caller, self._dialect(caller, route), error, new_id())
+
+    async def _infer(self, caller: Caller, route: ServedEndpoint) -> None:
+        call = Call(
+            route.endpoint,
+            route.wire_format,
+            self._live.current,
+            caller.received_at,
+            self._addresses.read(caller.client_address, caller.headers),
+        )
+        refused: RequestRefusedError | None = None
+        try:
+            self._read_headers(call, caller)
+        except RequestRefusedError as error:
+            refused = error
+        await self._pipeline.run(call, caller, refused)
+
+    def _read_headers(self, call: Call, caller: Caller) -> None:
+        own = self._headers.read(caller.headers)
+        call.tags, call.pin = own.tags, own.pin
+        call.client_request_id, call.user_agent = own.client_request_id, own.user_agent
+        if own.timeout is not None:
+            call.deadline = caller.received_at + own.timeout
+        if not self._live.loaded:
+            raise RequestRefusedError(
+                503, "not_ready", "the gateway has not loaded its catalog yet", retry_after=1
+            )
+        _check_content(caller)
+
+    def _serve(self, caller: Caller, route: ServedEndpoint | None) -> None:
+        """Everything that is not inference: health, models, and what does not exist."""
+        if route is not None:
+            raise _wrong_method(caller.method, (route.endpoint.method,))
+        path = self._without_prefix(caller.path)
+        serve = {"/healthz": self._healthz, "/readyz": self._readyz, MODELS: self._models}.get(path)
+        if serve is None and path.startswith(MODELS + "/"):
+            serve = self._model
+        if serve is None:
+            raise self._unknown_endpoint(caller.path)
+        if caller.method not in _READ:
+            raise _wrong_method(caller.method, _READ)
+        serve(caller)
+
+    def _healthz(self, caller: Caller) -> None:
+        self._answers.respond_json(caller, b'{"status":"ok"}', new_id())
+
+    def _readyz(self, caller: Caller) -> None:
+        ready = self._live.loaded and not self.draining
+        body = b'{"status":"ready"}' if ready else b'{"status":"not ready"}'
+        self._answers.respond_json(caller, body, new_id(), 200 if ready else 503)
+
+    def _models(self, caller: Caller) -> None:
+        snapshot = self._live.current
+        key = self._authenticate(caller)
+        listed = [_listed(model) for model in usable_models(snapshot, key.policy)]
+        body = self._dialect(caller, None).models(listed)
+        self._answers.respond_json(caller, body, new_id())
+
+    def _model(self, caller: Caller) -> None:
+        snapshot = self._live.current
+        key = self._authenticate(caller)
+        encoded = self._without_prefix(caller.path)[len(MODELS) + 1 :]
+        name = unquote_to_bytes(encoded).decode("utf-8", "replace")
+        model, _ = snapshot.find_model(name)
+        if model is None or key.policy is None or not is_usable(snapshot, key.policy, model):
+            raise RequestRefusedError(
+                404, "model_not_found", f"no model is called {name!r}", param="model"
+            )
+        body = self._dialect(caller, None).model(_listed(model))
+        self._answers.respond_json(caller, body, new_id())
+
+    def _authenticate(self, caller: Caller) -> RelayKey:
+        address = self._addresses.read(caller.client_address, caller.headers)
+        return self._authenticator.authenticate(
+            self._live.current, caller.headers, address, time.time()
+        )
+
+    def _without_prefix(self, path: str) -> str:
+        """The path as if the caller had not put a host's ``pathPrefix`` before it."""
+        prefix, slash, rest = path[1:].partition("/")
+        return f"/{rest}" if slash and prefix in self._live.current.path_prefixes else path
+
+    def _dialect(self, caller: Caller, route: ServedEndpoint | None) -> Dialect:
+        if route is not None:
+            return route.wire_format.dialect()
+        names = caller.headers.names()
+        for dialect in self._dialects:
+            if dialect.claims(names):
+                return dialect
+        return Dialect()
+
+    def _unknown_endpoint(self, path: str) -> RequestRefusedError:
+        known = sorted(
+            [f"{route.endpoint.method} {path}" for path, route in self._routes.items()]
+            + [f"GET {MODELS}", f"GET {MODELS}/{{id}}"]
+        )
+        return RequestRefusedError(
+            404, "unknown_endpoint", f"there is no {path[:200]}; there are: {', '.join(known)}"
+        )
+
+
+def _check_content(caller: Caller) -> None:
+    content_type = caller.headers.get(b"content-type")
+    if content_type is not None:
+        media = content_type.split(b";", 1)[0].strip().lower()
+        if media != b"application/json" and not media.endswith(b"+json"):
+            raise RequestRefusedError(
+                415, "unsupported_media_type", "the body of this endpoint must be application/json"
+            )
+    encoding = caller.headers.get(b"content-encoding")
+    if encoding is not None and encoding.lower() != b"identity":
+        raise RequestRefusedError(
+            415, "unsupported_media_type", "compressed request bodies are not accepted"
+        )
+
+
+def _wrong_method(method: str, allowed: Sequence[str]) -> RequestRefusedError:
+    return RequestRefusedError(
+        405,
+        "method_not_allowed",
+        f"{method} is not possible here; use {' or '.join(allowed)}",
+        headers=((b"allow", ", ".join(allowed).encode()),),
+    )
+
+
+def _listed(model: Model) -> ListedModel:
+    return ListedModel(model.name, model.display_name, model.provider_slug, model.created)

@@ -1,0 +1,148 @@
+"""The gateway's own request headers: tags, pinned host, deadline, ids of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+import msgspec
+
+from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.message import Headers
+
+MAX_TAGS = 16
+MAX_TAG_NAME = 64
+MAX_TAG_VALUE = 256
+MAX_CLIENT_REQUEST_ID = 128
+MAX_USER_AGENT = 256
+MAX_TIMEOUT = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayHeaders:
+    """What a caller told the gateway itself. ``timeout`` is in seconds."""
+
+    tags: dict[str, str] = field(default_factory=dict)
+    pin: str | None = None
+    timeout: float | None = None
+    client_request_id: str | None = None
+    user_agent: str | None = None
+
+
+class HeaderReader:
+    """Reads the gateway's headers under each of the accepted prefixes."""
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        lower = [prefix.lower() for prefix in prefixes]
+        self._tags = [f"{prefix}request-tags".encode() for prefix in lower]
+        self._pin = [f"{prefix}upstream-host".encode() for prefix in lower]
+        self._timeout = [f"{prefix}request-timeout".encode() for prefix in lower]
+        self._proxy = [f"{prefix}proxy-mode".encode() for prefix in lower]
+
+    def read(self, headers: Headers) -> GatewayHeaders:
+        """All of them; raises :class:`RequestRefusedError` (400) naming the bad one."""
+        self._refuse_proxy_mode(headers)
+        tags, pin, timeout = (
+            _first(headers, names) for names in (self._tags, self._pin, self._timeout)
+        )
+        agent = headers.get(b"user-agent")
+        return GatewayHeaders(
+            tags=_tags(tags) if tags is not None else {},
+            pin=pin.decode("latin-1") if pin is not None else None,
+            timeout=_timeout(timeout) if timeout is not None else None,
+            client_request_id=_client_request_id(headers.get(b"x-request-id")),
+            user_agent=_printable(agent)[:MAX_USER_AGENT] if agent is not None else None,
+        )
+
+    def _refuse_proxy_mode(self, headers: Headers) -> None:
+        mode = _first(headers, self._proxy)
+        if mode is None:
+            return
+        if mode.lower() != b"proxy":
+            raise _bad("proxy-mode", "the only proxy mode is 'Proxy'")
+        raise RequestRefusedError(
+            403, "proxy_mode_disabled", "proxy mode is not enabled on this gateway"
+        )
+
+
+class AddressReader:
+    """Tells a caller's address, believing ``X-Forwarded-For`` only from trusted proxies."""
+
+    def __init__(self, trusted: Sequence[IPv4Network | IPv6Network]) -> None:
+        self._trusted = tuple(trusted)
+
+    def read(self, peer: str, headers: Headers) -> str:
+        """The nearest address on the way here that is not one of our own proxies."""
+        if not self._trusted:
+            return peer
+        hops = b",".join(headers.all(b"x-forwarded-for")).decode("latin-1").split(",")
+        address = peer
+        for hop in reversed([hop.strip() for hop in hops if hop.strip()]):
+            if not self._is_trusted(address) or not _is_address(hop):
+                break
+            address = hop
+        return address
+
+    def _is_trusted(self, address: str) -> bool:
+        return _is_address(address) and any(ip_address(address) in net for net in self._trusted)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _first(headers: Headers, names: Sequence[bytes]) -> bytes | None:
+    for name in names:
+        value = headers.get(name)
+        if value is not None:
+            return value
+    return None
+
+
+def _tags(value: bytes) -> dict[str, str]:
+    try:
+        tags = msgspec.json.decode(value, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _bad("request-tags", "must be a JSON object of strings") from None
+    if len(tags) > MAX_TAGS:
+        raise _bad("request-tags", f"has {len(tags)} tags, at most {MAX_TAGS} are kept")
+    for name, text in tags.items():
+        if not 0 < len(name) <= MAX_TAG_NAME or len(text) > MAX_TAG_VALUE:
+            raise _bad(
+                "request-tags",
+                f"names have 1 to {MAX_TAG_NAME} characters, values at most {MAX_TAG_VALUE}",
+            )
+        if not (name.isprintable() and text.isprintable()):
+            raise _bad("request-tags", "must not contain control characters")
+    return tags
+
+
+def _timeout(value: bytes) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= MAX_TIMEOUT:
+        raise _bad("request-timeout", f"must be a number of seconds from 0 to {MAX_TIMEOUT:g}")
+    return seconds
+
+
+def _client_request_id(value: bytes | None) -> str | None:
+    """Kept when it is at most 128 visible ASCII characters; anything else is ignored."""
+    if value is None or len(value) > MAX_CLIENT_REQUEST_ID:
+        return None
+    text = value.decode("latin-1")
+    return text if text.isascii() and text.isprintable() and " " not in text else None
+
+
+def _printable(value: bytes) -> str:
+    return "".join(c if c.isprintable() else "?" for c in value.decode("latin-1"))
+
+
+def _bad(name: str, problem: str) -> RequestRefusedError:
+    return RequestRefusedError(400, "invalid_request", f"header {name}: {problem}", param=name)

@@ -1,0 +1,83 @@
+"""Who is calling: from a presented relay key to the key in the snapshot, or a refusal.
+
+No database, no comparison loop: a checksum, one SHA-256, one look-up by the whole digest.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from ipaddress import ip_address
+
+from relay_gateway.catalog.snapshot import RelayKey, Snapshot
+from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.message import Headers
+from relay_gateway.security.relay_keys import has_valid_checksum
+
+_CHALLENGE = ((b"www-authenticate", b"Bearer"),)
+
+
+class Authenticator:
+    """Reads the relay key from the headers that may carry it and finds it in a snapshot."""
+
+    def __init__(self, prefixes: tuple[str, ...]) -> None:
+        self._own = tuple(f"{prefix.lower()}api-key".encode() for prefix in prefixes)
+        self._accepted = ", ".join((f"{prefixes[0]}API-Key", "Authorization: Bearer", "x-api-key"))
+
+    def authenticate(
+        self, snapshot: Snapshot, headers: Headers, address: str, now: float
+    ) -> RelayKey:
+        """The relay key of a request; ``now`` is in seconds since the epoch.
+
+        Raises :class:`RequestRefusedError`; an unknown, a disabled and a revoked key are not told apart.
+        """
+        presented = self.present(headers)
+        if presented is None:
+            raise _unauthorized(f"no relay key found: send it in one of {self._accepted}")
+        if not has_valid_checksum(presented):
+            raise _unauthorized("the relay key is not well formed; check it for a typing mistake")
+        found = snapshot.relay_keys.get(sha256(presented.encode()).digest())
+        if found is None or (found.until is not None and found.until <= now):
+            raise _unauthorized("the relay key is not known, or it has been revoked")
+        key = found.key
+        if key.expires_at is not None and key.expires_at <= now:
+            raise RequestRefusedError(403, "key_expired", "the relay key has expired")
+        if key.networks and not _within(key, address):
+            raise RequestRefusedError(
+                403, "address_not_allowed", "the relay key may not be used from this address"
+            )
+        return key
+
+    def present(self, headers: Headers) -> str | None:
+        """The relay key as sent; 400 ``duplicate_auth`` when a header that carries it comes twice."""
+        for name in self._own:
+            value = _single(headers, name)
+            if value is not None:
+                return value
+        value = _single(headers, b"authorization")
+        if value is not None and value[:7].lower() == "bearer ":
+            return value[7:].strip()
+        value = _single(headers, b"x-api-key")
+        return value if value is not None else _single(headers, b"x-goog-api-key")
+
+
+def _single(headers: Headers, name: bytes) -> str | None:
+    if name not in headers:
+        return None
+    values = headers.all(name)
+    if len(values) > 1:
+        raise RequestRefusedError(
+            400, "duplicate_auth", f"the header {name.decode()} was sent more than once"
+        )
+    return values[0].decode("latin-1")
+
+
+def _within(key: RelayKey, address: str) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    return any(parsed in network for network in key.networks)
+
+
+def _unauthorized(message: str) -> RequestRefusedError:
+    return RequestRefusedError(401, "invalid_api_key", message, headers=_CHALLENGE)

@@ -1,0 +1,151 @@
+"""Opening and closing: every plugin under its own deadline, none at the expense of another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from relay_gateway.errors import PluginLoadError
+from relay_gateway.plugin import Plugin
+from relay_gateway.registry.inventory import PluginState, Record
+
+logger = logging.getLogger("relay_gateway.registry")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Deadlines and pauses of the life cycle, in seconds.
+
+    ``grace`` is how long a plugin may take to notice that it was cancelled before the gateway goes
+    on without it. Retries begin after ``first_retry`` and each pause is twice the one before, up
+    to ``longest_retry``.
+    """
+
+    opening: float = 5.0
+    closing: float = 5.0
+    grace: float = 0.5
+    first_retry: float = 1.0
+    longest_retry: float = 60.0
+
+    def pause_after(self, pause: float) -> float:
+        """The pause that follows ``pause``; 0 precedes the first."""
+        return min(max(2 * pause, self.first_retry), self.longest_retry)
+
+
+class Instance:
+    """One plugin instance and its life: opened, if need be again and again, and closed once."""
+
+    def __init__(
+        self, plugin: Plugin[Any], record: Record, *, required: bool, timing: Timing
+    ) -> None:
+        self.plugin = plugin
+        self.record = record
+        self.required = required
+        self._timing = timing
+        self._attempt: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Opens the plugin, within the deadline.
+
+        A failure is in the record afterwards and is repeated in the background; of a ``required``
+        plugin it is raised, as :class:`PluginLoadError`.
+        """
+        error = await self._try_to_open()
+        if error is None:
+            return
+        if self.required:
+            raise PluginLoadError(
+                f"{self.record} is required and could not be opened: {self.record.error}"
+            ) from error
+        self._background = asyncio.create_task(self._keep_trying(self._timing.pause_after(0.0)))
+
+    def open_soon(self) -> None:
+        """Opens the plugin in the background, for one that is first needed while requests run."""
+        self._background = asyncio.create_task(self._keep_trying(0.0))
+
+    async def close(self) -> None:
+        """Closes the plugin and what its context holds, each within the deadline; never raises."""
+        if self.record.state is PluginState.CLOSED:
+            return
+        for task in (self._background, self._attempt):
+            if task is not None:
+                await _end(task, self._timing.grace)
+        if self._attempt is not None:
+            await self._run_down("closing", self.plugin.aclose)
+        await self._run_down("releasing what it used", self.plugin.context.aclose)
+        self.record.enter(PluginState.CLOSED, self.record.error)
+
+    async def _try_to_open(self) -> BaseException | None:
+        self.record.enter(PluginState.OPENING, self.record.error)
+        self._attempt = asyncio.create_task(_call(self.plugin.aopen))
+        error = await _outcome(self._attempt, self._timing.opening, self._timing.grace)
+        if error is None:
+            self.record.enter(PluginState.OPEN)
+            logger.info("opened %s", self.record)
+        else:
+            self.record.enter(PluginState.FAILED, error)
+            logger.warning("%s could not be opened: %s", self.record, self.record.error)
+        return error
+
+    async def _keep_trying(self, pause: float) -> None:
+        while True:
+            await asyncio.sleep(pause)
+            if await self._overtime_succeeded() or await self._try_to_open() is None:
+                return
+            pause = self._timing.pause_after(pause)
+
+    async def _overtime_succeeded(self) -> bool:
+        """Waits for an attempt that went on after it was cancelled: never two at the same time."""
+        if self._attempt is None or self._attempt.done():
+            return False
+        await asyncio.wait({self._attempt})
+        if _failure(self._attempt) is not None:
+            return False
+        self.record.enter(PluginState.OPEN)
+        logger.info("opened %s after its deadline", self.record)
+        return True
+
+    async def _run_down(self, doing: str, call: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(_call(call))
+        error = await _outcome(task, self._timing.closing, self._timing.grace)
+        if error is not None:
+            wording = self.record.wording(error)
+            logger.error("%s failed while %s: %s", self.record, doing, wording)
+
+
+async def _call(call: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await call()
+    except SystemExit as error:
+        # Let through, it would stop the event loop and everything on it.
+        raise PluginLoadError(f"called sys.exit({error.code!r})") from error
+
+
+async def _outcome(task: asyncio.Task[None], seconds: float, grace: float) -> BaseException | None:
+    """How ``task`` failed, ``None`` when it did not. After the deadline it is cancelled."""
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if task.done():
+        return _failure(task)
+    await _end(task, grace)
+    return TimeoutError(f"not done after {seconds:g} s")
+
+
+async def _end(task: asyncio.Task[None], grace: float) -> None:
+    task.add_done_callback(_failure)
+    task.cancel()
+    await asyncio.wait({task}, timeout=grace)
+
+
+def _failure(task: asyncio.Task[None]) -> BaseException | None:
+    """The exception of a finished task, which counts as retrieved by this."""
+    if task.cancelled():
+        return PluginLoadError("cancelled itself")
+    return task.exception()

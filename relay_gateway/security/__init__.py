@@ -1,0 +1,1 @@
+"""Security decisions as pure functions: relay keys, the admin bearer, the master key ring."""

@@ -1,0 +1,31 @@
+"""Settings: what the gateway is told by ``relay.toml`` and ``RELAY_*``, as one frozen object."""
+
+from relay_gateway.settings.data_dir import Prepared, prepare_data_dir
+from relay_gateway.settings.load import (
+    config_file,
+    environment_names,
+    load_settings,
+    unknown_variables,
+)
+from relay_gateway.settings.mask import masked, without_password
+from relay_gateway.settings.model import (
+    PLUGIN_SECTIONS,
+    PluginSelection,
+    Settings,
+    UsageLogging,
+)
+
+__all__ = [
+    "PLUGIN_SECTIONS",
+    "PluginSelection",
+    "Prepared",
+    "Settings",
+    "UsageLogging",
+    "config_file",
+    "environment_names",
+    "load_settings",
+    "masked",
+    "prepare_data_dir",
+    "unknown_variables",
+    "without_password",
+]

@@ -1,0 +1,180 @@
+"""``Settings``: every setting, its default and what it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator
+
+from relay_gateway.settings.fields import (
+    Address,
+    DatabaseUrl,
+    HeaderPrefixes,
+    Names,
+    Networks,
+    PluginSection,
+    Port,
+    PortOrOff,
+    Secrets,
+    SecretSetting,
+)
+
+PLUGIN_SECTIONS = (
+    "secret_backends",
+    "upstream_providers",
+    "usage_sinks",
+    "payload_loggers",
+    "state_stores",
+)
+"""Tables of ``relay.toml`` that hold one table per plugin."""
+TABLES = (*PLUGIN_SECTIONS, "plugins", "usage_logging")
+"""Settings that are tables of ``relay.toml`` and have no variable."""
+
+
+class PluginSelection(BaseModel):
+    """``[plugins]``: which installed plugins take part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    enabled: Names | None = Field(
+        default=None,
+        description="Distributions or plugins that may be imported, each with an optional "
+        "`==version`; without it, every installed one.",
+    )
+
+
+class UsageLogging(BaseModel):
+    """``[usage_logging]``: where usage records go."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    sinks: Names = Field(
+        default=("database",),
+        description="Names of the usage sinks that receive every record; the first that can read "
+        "serves `/logs` and `/usage`.",
+    )
+
+
+def _embedded_database(validated: dict[str, Any]) -> str:
+    return f"sqlite:///{validated['data_dir'] / 'relay.sqlite3'}"
+
+
+class Settings(BaseModel):
+    """Everything the gateway is told from outside, except the catalog. Frozen.
+
+    The constructor takes values and reads nothing else; :func:`.load_settings` is what looks at the
+    file and the environment.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+    host: Address = Field(
+        default="127.0.0.1", description="Address on which the inference plane listens."
+    )
+    port: Port = Field(default=8080, description="Port of the inference plane; 0 takes a free one.")
+    control_host: Address = Field(
+        default="127.0.0.1",
+        description="Address on which the control plane listens. Keep it off the public internet.",
+    )
+    control_port: PortOrOff = Field(
+        default=8081,
+        description="Port of the control plane; `off` turns it off (inference-only instance).",
+    )
+    data_dir: Path = Field(
+        default=Path("relay-data"),
+        validate_default=True,
+        description="Directory of the embedded database and the generated secrets "
+        "(mode 0700, files 0600).",
+    )
+    database_url: DatabaseUrl = Field(
+        default_factory=_embedded_database,
+        repr=False,
+        description="`sqlite:///path` or `postgresql://…`; by default a SQLite file in the data "
+        "directory.",
+    )
+    master_key: Secrets = Field(
+        default=(),
+        description="32 bytes in standard base64. A comma-separated list is a key ring: the first "
+        "seals, all of them open. Generated into the data directory on SQLite, none on PostgreSQL.",
+    )
+    admin_token: SecretSetting | None = Field(
+        default=None,
+        description="Bearer token of the control plane. Generated into the data directory on "
+        "SQLite; none on PostgreSQL, which disables it.",
+    )
+    header_prefixes: HeaderPrefixes = Field(
+        default=("X-Relay-", "X-SVC-"),
+        description="Accepted prefixes of the gateway's own headers; answers use the first.",
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="CIDRs of proxies in front of the gateway whose `X-Forwarded-For` is believed.",
+    )
+    max_request_bytes: ByteSize = Field(
+        default=ByteSize(64 * 1024 * 1024),
+        gt=0,
+        description="Limit of an inference request body, in bytes or with a unit (`64MiB`); a "
+        "larger one is answered 413.",
+    )
+    egress_deny: Networks = Field(
+        default=(),
+        description="CIDRs that are never dialled, besides the link-local, metadata, multicast and "
+        "unspecified addresses, which are always refused.",
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="CIDRs of reverse proxies whose `X-Forwarded-For` is believed; nobody's by "
+        "default.",
+    )
+    shutdown_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="How many seconds requests in flight may take after SIGTERM.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severity that is logged."
+    )
+    log_format: Literal["auto", "console", "json"] = Field(
+        default="auto", description="`auto` is console on a terminal, else JSON lines."
+    )
+    plugins: PluginSelection = Field(
+        default=PluginSelection(), description="Which installed plugins take part."
+    )
+    usage_logging: UsageLogging = Field(
+        default=UsageLogging(), description="Where usage records go."
+    )
+    secret_backends: PluginSection = Field(
+        default={}, repr=False, description="One table for each secret backend."
+    )
+    upstream_providers: PluginSection = Field(
+        default={}, repr=False, description="One table for each upstream provider."
+    )
+    usage_sinks: PluginSection = Field(
+        default={}, repr=False, description="One table for each usage sink."
+    )
+    payload_loggers: PluginSection = Field(
+        default={}, repr=False, description="One table for each payload logger."
+    )
+    state_stores: PluginSection = Field(
+        default={}, repr=False, description="One table for each state store."
+    )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @property
+    def database_file(self) -> Path | None:
+        """The file of the embedded SQLite database, ``None`` with PostgreSQL."""
+        scheme, _, path = self.database_url.partition(":///")
+        return Path(path) if scheme == "sqlite" else None
+
+    def plugin_sections(self) -> dict[str, PluginSection]:
+        """The plugins' own tables: kind of section → name of plugin → its keys and values."""
+        return {name: getattr(self, name) for name in PLUGIN_SECTIONS}

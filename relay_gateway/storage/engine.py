@@ -1,0 +1,137 @@
+"""The database engine: one address syntax for operators, one behaviour on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from relay_gateway.errors import SettingsError, StorageUnavailableError
+
+BUSY_SECONDS = 5
+"""How long a write waits for another, a call for a connection, a connect for an answer."""
+COMMAND_SECONDS = 30
+POOL_SIZE = 5
+_WRITES = "relay_writes"
+
+
+def create_engine(database_url: str) -> AsyncEngine:
+    """An engine for ``sqlite:///PATH`` or ``postgresql://…``; nothing is connected yet.
+
+    Raises :class:`SettingsError` for an address of another kind. The caller disposes of the engine.
+    """
+    url = _parse(database_url)
+    if url.get_backend_name() == "sqlite":
+        engine = create_async_engine(
+            url.set(drivername="sqlite+aiosqlite"), hide_parameters=True, pool_size=POOL_SIZE
+        )
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
+    return create_async_engine(
+        _asyncpg_url(url),
+        # Error texts would otherwise quote the values of a failed write, sealed ones included.
+        hide_parameters=True,
+        pool_size=POOL_SIZE,
+        pool_timeout=BUSY_SECONDS,
+        pool_pre_ping=True,
+        connect_args={"timeout": BUSY_SECONDS, "command_timeout": COMMAND_SECONDS},
+    )
+
+
+def _parse(database_url: str) -> URL:
+    try:
+        url = make_url(database_url)
+    except (ArgumentError, ValueError):
+        raise SettingsError(
+            "the database address cannot be read; write sqlite:///PATH or postgresql://USER@HOST/NAME"
+        ) from None
+    if url.drivername not in ("sqlite", "postgresql", "postgres"):
+        raise SettingsError(
+            f"the database address begins with {url.drivername!r}; "
+            "write sqlite:///PATH or postgresql://USER@HOST/NAME"
+        )
+    if url.drivername == "sqlite" and not url.database:
+        raise SettingsError("the database address names no file; write sqlite:///PATH")
+    return url
+
+
+def _asyncpg_url(url: URL) -> URL:
+    """The address with libpq's ``sslmode`` under the name that asyncpg has for it."""
+    query: dict[str, Any] = dict(url.query)
+    if "sslmode" in query:
+        query["ssl"] = query.pop("sslmode")
+    return url.set(drivername="postgresql+asyncpg", query=query)
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver must not begin transactions by itself: it would begin them as readers.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        f"busy_timeout = {BUSY_SECONDS * 1000}",
+        "foreign_keys = ON",
+        "synchronous = FULL",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A reader that turns writer half-way fails at once instead of waiting for its turn.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@asynccontextmanager
+async def reading(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A transaction that sees one state of the database from its first to its last statement.
+
+    Raises :class:`StorageUnavailableError` when the database cannot be asked.
+    """
+    with storage_failures():
+        async with engine.connect() as connection:
+            if engine.dialect.name == "postgresql":
+                await connection.execution_options(isolation_level="REPEATABLE READ")
+            async with connection.begin():
+                yield connection
+
+
+@asynccontextmanager
+async def writing(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A transaction that is committed at the end of the block and undone by any exception.
+
+    Raises :class:`StorageUnavailableError` when the database cannot be asked.
+    """
+    with storage_failures():
+        async with engine.connect() as connection:
+            await connection.execution_options(**{_WRITES: True})
+            async with connection.begin():
+                yield connection
+
+
+@contextmanager
+def storage_failures() -> Iterator[None]:
+    """Turns what drivers raise about an absent, slow or unsuitable database into one error."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except ProgrammingError as error:
+        raise StorageUnavailableError(
+            "the database does not have the tables of this version; run `relay-gateway migrate`"
+        ) from error
+    except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
+        raise StorageUnavailableError(
+            f"the database cannot be asked right now ({_cause(error)}); the call can be repeated"
+        ) from error
+
+
+def _cause(error: BaseException) -> str:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return type(original).__name__

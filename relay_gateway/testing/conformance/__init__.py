@@ -1,0 +1,29 @@
+"""What every plugin of a kind must do, as test classes to subclass in the plugin's own tests.
+
+    class TestConformance(SecretBackendConformance):
+        @pytest.fixture
+        def backend(self, tmp_path): ...
+
+A suite asks what a plugin can do, never which one it is. A failure says which promise of the base
+class is broken and what the gateway would suffer from it.
+"""
+
+from relay_gateway.testing.conformance.providers import UpstreamProviderConformance
+from relay_gateway.testing.conformance.secrets import KnownSecret, SecretBackendConformance
+from relay_gateway.testing.conformance.usage import UsageReaderConformance, UsageSinkConformance
+from relay_gateway.testing.conformance.wire_formats import (
+    AnswerSample,
+    StreamSample,
+    WireFormatConformance,
+)
+
+__all__ = [
+    "AnswerSample",
+    "KnownSecret",
+    "SecretBackendConformance",
+    "StreamSample",
+    "UpstreamProviderConformance",
+    "UsageReaderConformance",
+    "UsageSinkConformance",
+    "WireFormatConformance",
+]

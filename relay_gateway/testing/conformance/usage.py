@@ -1,0 +1,334 @@
+"""What a usage sink promises, and what one that can be read from promises besides."""
+
+# ruff: noqa: S101 - assertions are what a suite is made of
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+import msgspec
+import pytest
+
+from relay_gateway.ids import new_id
+from relay_gateway.plugin import (
+    LOG_DIMENSIONS,
+    LOG_FILTERS,
+    LogPage,
+    LogQuery,
+    UsageQuery,
+    UsageReader,
+    UsageRecord,
+    UsageRow,
+    UsageSink,
+)
+from relay_gateway.testing.records import (
+    matches,
+    newest_first,
+    timestamp,
+    usage_record,
+    varied_records,
+)
+
+MakeSink = Callable[[], UsageSink]
+MAX_PAGES = 1000
+FIGURES = {"avg", "p50", "p95", "p99"}
+ODD_RECORDS = (
+    usage_record(tags={"a'b\"c": "%_\\", "": "", "ü": "😀"}),
+    usage_record(tokens={"input": 0, "output": 2**62, "cacheWrite1h": 1}, units={"images": 3}),
+    usage_record(cost_nanos=2**63 - 1, currency="JPY"),
+    usage_record(user_agent="x" * 4096, requested_model="a/b.c:d@e", client_ip="2001:db8::1"),
+    UsageRecord(request_id=new_id(), started_at=timestamp(5)),
+)
+
+
+class UsageSinkConformance:
+    """Subclass and provide ``make_sink``; override ``stored`` for a sink that does not read."""
+
+    @pytest.fixture
+    def make_sink(self) -> MakeSink:
+        """Makes a sink, not opened yet, over the same storage each time."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def sink(self, make_sink: MakeSink) -> AsyncIterator[UsageSink]:
+        """An opened sink."""
+        sink = make_sink()
+        await sink.aopen()
+        yield sink
+        await sink.aclose()
+
+    async def stored(self, sink: UsageSink) -> Sequence[UsageRecord]:
+        """Everything in the storage of ``sink``, in any order."""
+        return await _read_all(_reader(sink), LogQuery())
+
+    async def test_it_bears_being_closed_unopened_and_twice(self, make_sink: MakeSink) -> None:
+        sink = make_sink()
+        await sink.aclose()
+        await sink.aopen()
+        await sink.aclose()
+        await sink.aclose()
+
+    async def test_an_empty_batch_is_nothing(self, sink: UsageSink) -> None:
+        await sink.write([])
+        assert list(await self.stored(sink)) == []
+
+    async def test_a_batch_is_stored_unchanged(self, sink: UsageSink) -> None:
+        records = [*varied_records(), *ODD_RECORDS]
+        await sink.write(records)
+        _assert_same(await self.stored(sink), records)
+
+    async def test_a_second_arrival_changes_nothing(self, sink: UsageSink) -> None:
+        first, second, third = records = varied_records(3)
+        await sink.write([first, second])
+        await sink.write([first, second])
+        await sink.write([second, third, third])
+        _assert_same(await self.stored(sink), records)
+
+    async def test_the_first_arrival_is_the_one_that_counts(self, sink: UsageSink) -> None:
+        record = usage_record(status=200)
+        await sink.write([record])
+        await sink.write([msgspec.structs.replace(record, status=500)])
+        _assert_same(await self.stored(sink), [record])
+
+    async def test_writers_at_once_lose_and_double_nothing(self, sink: UsageSink) -> None:
+        records = varied_records(40)
+        batches = [records[start : start + 10] for start in range(0, 40, 5)]
+        await asyncio.gather(*(sink.write(batch) for batch in batches))
+        _assert_same(await self.stored(sink), records)
+
+    async def test_a_large_batch_is_taken(self, sink: UsageSink) -> None:
+        records = varied_records(2000)
+        await sink.write(records)
+        assert len(await self.stored(sink)) == len(records)
+
+    async def test_what_was_written_outlives_the_sink(self, make_sink: MakeSink) -> None:
+        records = varied_records(5)
+        first = make_sink()
+        await first.aopen()
+        await first.write(records)
+        await first.aclose()
+        second = make_sink()
+        await second.aopen()
+        try:
+            _assert_same(await self.stored(second), records)
+        finally:
+            await second.aclose()
+
+
+class UsageReaderConformance(UsageSinkConformance):
+    """Besides the promises of a sink: one that declares ``reads = True`` answers queries."""
+
+    @pytest.fixture
+    async def filled(self, sink: UsageSink) -> tuple[UsageReader, list[UsageRecord]]:
+        """A reader with records that differ in every filter and dimension."""
+        records = varied_records()
+        await sink.write(records)
+        return _reader(sink), records
+
+    async def test_one_record_is_found_by_its_id(
+        self, filled: tuple[UsageReader, list[UsageRecord]]
+    ) -> None:
+        reader, records = filled
+        assert await reader.get(records[3].request_id) == records[3]
+        assert await reader.get(new_id()) is None, "an id that was never written gives None"
+        assert await reader.get("no id at all' --") is None
+
+    @pytest.mark.parametrize("limit", [1, 7, 60, 100])
+    async def test_pages_hold_every_record_once_newest_first(
+        self, filled: tuple[UsageReader, list[UsageRecord]], limit: int
+    ) -> None:
+        reader, records = filled
+        pages = [page async for page in _pages(reader, LogQuery(limit=limit))]
+        assert all(len(page.items) <= limit for page in pages), "a page is longer than its limit"
+        shown = [record.request_id for page in pages for record in page.items]
+        assert shown == [record.request_id for record in newest_first(records)], (
+            "pages together must be all records, newest first, equal times by descending id"
+        )
+
+    async def test_new_records_do_not_disturb_who_pages(
+        self, sink: UsageSink, filled: tuple[UsageReader, list[UsageRecord]]
+    ) -> None:
+        reader, records = filled
+        first = await reader.query(LogQuery(limit=10))
+        await sink.write([usage_record(started_at=timestamp(10_000))])
+        query = LogQuery(limit=100, cursor=first.next_cursor)
+        shown = [*first.items, *(await reader.query(query)).items]
+        assert shown == newest_first(records)
+
+    @pytest.mark.parametrize("field", sorted(LOG_FILTERS))
+    async def test_each_filter_gives_exactly_its_records(
+        self, filled: tuple[UsageReader, list[UsageRecord]], field: str
+    ) -> None:
+        reader, records = filled
+        values = {msgspec.to_builtins(record)[field] for record in records} - {None}
+        for value in sorted(values)[:5]:
+            await _assert_answer(reader, records, LogQuery(equals={field: value}))
+        nothing = 499 if field == "status" else "absent"
+        if field not in ("streamed", "unpriced"):
+            await _assert_answer(reader, records, LogQuery(equals={field: nothing}))
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            LogQuery(equals={"streamed": True, "mode": "proxy"}),
+            LogQuery(tags={"team": "team-1"}),
+            LogQuery(tags={"team": "absent"}),
+            LogQuery(tags={"absent": "team-1"}),
+            LogQuery(start=timestamp(5)),
+            LogQuery(end=timestamp(5)),
+            LogQuery(start=timestamp(5), end=timestamp(6)),
+            LogQuery(start=timestamp(6), end=timestamp(5)),
+            LogQuery(text="acme-3"),
+            LogQuery(text="rate_limit"),
+            LogQuery(text="acme%"),
+            LogQuery(text="acme_"),
+            LogQuery(text="' OR 1=1 --"),
+            LogQuery(text="acme", tags={"team": "team-2"}, equals={"status": 200}),
+        ],
+        ids=repr,
+    )
+    async def test_conditions_hold_together(
+        self, filled: tuple[UsageReader, list[UsageRecord]], query: LogQuery
+    ) -> None:
+        await _assert_answer(*filled, query)
+
+    @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "' --", "e30="])
+    async def test_a_cursor_that_no_page_gave_is_refused(
+        self, filled: tuple[UsageReader, list[UsageRecord]], cursor: str
+    ) -> None:
+        with pytest.raises(ValueError, match="cursor"):
+            await filled[0].query(LogQuery(cursor=cursor))
+
+    async def test_without_groups_there_is_one_total(
+        self, filled: tuple[UsageReader, list[UsageRecord]]
+    ) -> None:
+        reader, records = filled
+        (row,) = await reader.summarize(UsageQuery())
+        _assert_totals(row, records)
+
+    @pytest.mark.parametrize("dimension", [*LOG_DIMENSIONS, "tag:team"])
+    async def test_each_dimension_divides_the_records(
+        self, filled: tuple[UsageReader, list[UsageRecord]], dimension: str
+    ) -> None:
+        reader, records = filled
+        rows = await reader.summarize(UsageQuery(group_by=(dimension,)))
+        groups = defaultdict(list)
+        for record in records:
+            groups[_group_of(record, dimension)].append(record)
+        assert {row.group[dimension] for row in rows} == set(groups)
+        for row in rows:
+            _assert_totals(row, groups[row.group[dimension]])
+        sizes = [row.requests for row in rows]
+        assert sizes == sorted(sizes, reverse=True), "the group with most requests comes first"
+
+    async def test_groups_combine_and_obey_the_conditions(
+        self, filled: tuple[UsageReader, list[UsageRecord]]
+    ) -> None:
+        reader, records = filled
+        rows = await reader.summarize(
+            UsageQuery(
+                group_by=("model", "tag:team"),
+                start=timestamp(3),
+                end=timestamp(15),
+                equals={"outcome": "ok"},
+            )
+        )
+        wanted = LogQuery(start=timestamp(3), end=timestamp(15), equals={"outcome": "ok"})
+        expected = Counter(
+            (record.model_id, record.tags.get("team"))
+            for record in records
+            if matches(record, wanted)
+        )
+        assert {(row.group["model"], row.group["tag:team"]): row.requests for row in rows} == dict(
+            expected
+        )
+
+    async def test_an_unknown_dimension_is_refused_by_name(
+        self, filled: tuple[UsageReader, list[UsageRecord]]
+    ) -> None:
+        with pytest.raises(ValueError, match="colour"):
+            await filled[0].summarize(UsageQuery(group_by=("colour",)))
+
+
+def _reader(sink: UsageSink) -> UsageReader:
+    assert sink.reads, "the sink does not declare reads = True: override stored() in this suite"
+    assert isinstance(sink, UsageReader), "a sink with reads = True is a UsageReader too"
+    return sink
+
+
+async def _pages(reader: UsageReader, query: LogQuery) -> AsyncIterator[LogPage]:
+    for _ in range(MAX_PAGES):
+        page = await reader.query(query)
+        yield page
+        if page.next_cursor is None:
+            return
+        query = msgspec.structs.replace(query, cursor=page.next_cursor)
+    raise AssertionError(f"{MAX_PAGES} pages and still a next_cursor: does it ever end?")
+
+
+async def _read_all(reader: UsageReader, query: LogQuery) -> list[UsageRecord]:
+    return [record async for page in _pages(reader, query) for record in page.items]
+
+
+async def _assert_answer(
+    reader: UsageReader, records: Iterable[UsageRecord], query: LogQuery
+) -> None:
+    expected = [record for record in newest_first(records) if matches(record, query)]
+    answered = await _read_all(reader, query)
+    assert [one.request_id for one in answered] == [one.request_id for one in expected], (
+        f"{query} gave {len(answered)} records, by the definition of LogQuery it is {len(expected)}"
+    )
+
+
+def _assert_same(stored: Sequence[UsageRecord], written: Sequence[UsageRecord]) -> None:
+    counted = Counter(record.request_id for record in stored)
+    doubled = [one for one, times in counted.items() if times > 1]
+    assert doubled == [], "records are stored twice; request_id is unique"
+    by_id = {record.request_id: record for record in stored}
+    lost = [one.request_id for one in written if one.request_id not in by_id]
+    assert lost == [], f"{len(lost)} of {len(written)} records are lost"
+    for record in written:
+        assert by_id[record.request_id] == record, "a record came back changed"
+    assert len(stored) == len(written), "the storage holds records that nobody wrote"
+
+
+def _group_of(record: UsageRecord, dimension: str) -> str | None:
+    if dimension.startswith("tag:"):
+        return record.tags.get(dimension.removeprefix("tag:"))
+    value = msgspec.to_builtins(record)[LOG_DIMENSIONS[dimension]]
+    return None if value is None else str(value)
+
+
+def _assert_totals(row: UsageRow, records: Sequence[UsageRecord]) -> None:
+    tokens: Counter[str] = Counter()
+    cost: Counter[str] = Counter()
+    for record in records:
+        tokens.update(record.tokens)
+        if record.cost_nanos is not None and record.currency is not None:
+            cost[record.currency] += record.cost_nanos
+    assert row.requests == len(records)
+    assert row.errors == sum(record.outcome != "ok" for record in records)
+    assert row.unpriced == sum(record.unpriced for record in records)
+    assert +Counter(row.tokens) == +tokens
+    assert +Counter(row.cost_nanos) == +cost, "money is summed per currency, never across"
+    _assert_timing(row.duration_ms, [record.duration_ms for record in records])
+    first_tokens = [record.ttft_ms for record in records if record.ttft_ms is not None]
+    _assert_timing(row.ttft_ms, first_tokens)
+
+
+def _assert_timing(figures: dict[str, float | None], values: Sequence[float]) -> None:
+    assert set(figures) == FIGURES
+    if not values:
+        assert set(figures.values()) == {None}, "without any value there is no figure, not 0"
+        return
+    ordered = sorted(values)
+    assert figures["avg"] == pytest.approx(sum(values) / len(values))
+    for percent in (50, 95, 99):
+        # Between the two neighbours of the rank, so that any usual definition passes.
+        rank = percent / 100 * len(ordered)
+        low = ordered[max(0, int(rank) - 1)]
+        high = ordered[min(len(ordered) - 1, int(rank) + 1)]
+        figure = figures[f"p{percent}"]
+        assert figure is not None
+        assert low <= figure <= high, f"p{percent} is {figure}, not between {low} and {high}"
