@@ -72,7 +72,7 @@ def to_json(row: EntityRow, rules: KindRules) -> dict[str, Any]:
             "createdAt": row.created_at,
             "updatedAt": row.updated_at,
         },
-        "spec": row.spec,
+        "spec": rules.show(row),
     }
     status = rules.status(row)
     if status is not None:

@@ -62,11 +62,29 @@ class HostKeyRules(KindRules):
     async def prepare(
         self, entity_id: str, spec: HostKeySpec, previous: EntityRow | None
     ) -> Prepared:
+        ref = self._accepted(spec)
+        former = _former(self._backends[ref.kind], previous)
+        return await self._sealed(entity_id, spec, ref, previous, former)
+
+    async def renew(self, spec: HostKeySpec, previous: EntityRow) -> Prepared:
+        """As :meth:`prepare`, but a value that the catalog keeps must be given anew."""
+        return await self._sealed(previous.id, spec, self._accepted(spec), previous, None)
+
+    def _accepted(self, spec: HostKeySpec) -> SecretRef:
         ref, problems = self._read(spec.value_from, FIELD)
         if ref is None:
             raise InvalidEntityError(problems)
+        return ref
+
+    async def _sealed(
+        self,
+        entity_id: str,
+        spec: HostKeySpec,
+        ref: SecretRef,
+        previous: EntityRow | None,
+        former: SecretRef | None,
+    ) -> Prepared:
         backend = self._backends[ref.kind]
-        former = _former(backend, previous)
         generation = previous.sealed.get("generation", 0) if previous else 0
         stored = await _seal(backend, ref, entity_id, generation + 1, former)
         # An unchanged value is still bound to the generation it was sealed for.

@@ -49,13 +49,20 @@ class HostRules(KindRules):
         )
 
     async def prepare(self, entity_id: str, spec: HostSpec, previous: EntityRow | None) -> Prepared:
-        model = self._providers[spec.adapter].HostConfig
-        config, _ = validate(model, spec.adapter_config)
+        return Prepared(self._complete(dump(spec)))
+
+    def show(self, row: EntityRow) -> dict[str, Any]:
+        return self._complete(super().show(row))
+
+    def _complete(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """``spec`` with the defaults of its adapter's configuration."""
+        provider = self._providers.get(spec.get("adapter", ""))
+        if provider is None:
+            return spec
+        config, _ = validate(provider.HostConfig, spec.get("adapterConfig", {}))
         if config is None:
-            return Prepared(dump(spec))
-        return Prepared(
-            {**dump(spec), "adapterConfig": config.model_dump(mode="json", by_alias=True)}
-        )
+            return spec
+        return {**spec, "adapterConfig": config.model_dump(mode="json", by_alias=True)}
 
 
 class ModelRules(KindRules):
@@ -85,8 +92,8 @@ class ModelRules(KindRules):
             host = await self._store.get("host", host_id)
         except EntityNotFoundError:
             return []  # The reference check says so, with the right field.
-        provider = self._providers.get(host.spec["adapter"])
-        spoken = host.spec["wireFormats"] or (provider.wire_formats if provider else ())
+        provider = self._providers.get(host.spec.get("adapter", ""))
+        spoken = host.spec.get("wireFormats") or (provider.wire_formats if provider else ())
         return _format_problems(field, binding["wireFormats"], spoken, f"host {host.slug!r}")
 
 

@@ -180,7 +180,7 @@ class HostKeyRoutes:
 
         async def change(row: EntityRow) -> EntityChange:
             spec = HostKeySpec.model_validate({**row.spec, "valueFrom": value_from})
-            prepared = await self._rules.prepare(row.id, spec, row)
+            prepared = await self._rules.renew(spec, row)
             return EntityChange(
                 display_name=row.display_name,
                 description=row.description,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.catalog.kinds import Kind
 from relay_gateway.catalog.specs import Spec
@@ -46,6 +48,16 @@ class KindRules:
     async def prepare(self, entity_id: str, spec: Any, previous: EntityRow | None) -> Prepared:
         """What to keep of a valid ``spec``; ``previous`` is the row it replaces."""
         return Prepared(dump(spec))
+
+    def show(self, row: EntityRow) -> dict[str, Any]:
+        """The spec that reads show: with every field, also those that the row was written without.
+
+        A row that does not validate is shown as it is, so that it can be repaired.
+        """
+        try:
+            return dump(self.update_spec.model_validate(row.spec))
+        except ValidationError:
+            return row.spec
 
     def status(self, row: EntityRow) -> Mapping[str, Any] | None:
         """Run-time state to show on reads, for kinds that have one."""

@@ -27,11 +27,11 @@ NEVER_DIALLED: tuple[tuple[str, tuple[Network, ...]], ...] = (
             "fd20:ce::254/128",
         ),
     ),
-    ("a link-local address", _networks("169.254.0.0/16", "fe80::/10")),
+    ("a link-local address", _networks("169.254.0.0/16", "fe80::/10", "fec0::/10")),
     ("a multicast address", _networks("224.0.0.0/4", "ff00::/8")),
     ("an unspecified address", _networks("0.0.0.0/8", "::/128")),
-    ("a reserved address", _networks("240.0.0.0/4", "192.0.0.0/24")),
-    ("a tunnelling address", _networks("2001::/32")),
+    ("a reserved address", _networks("240.0.0.0/4", "192.0.0.0/24", "2001:db8::/32", "3fff::/20")),
+    ("a tunnelling address", _networks("2001::/32", "64:ff9b:1::/48")),
 )
 """Refused for every scheme and every configuration, with the word for it."""
 
@@ -46,6 +46,8 @@ NEAR = _networks(
 )
 """Loopback and private networks: the only ones that are spoken to without TLS."""
 
+_UNICAST = ip_network("2000::/3")
+"""All public IPv6 hosts; spelled out because ``is_global`` differs between Python versions."""
 _NAT64 = ip_network("64:ff9b::/96")
 _COMPATIBLE = ip_network("::/96")
 
@@ -95,7 +97,7 @@ class EgressRules:
             return "which is inside a network that the egress rules deny"
         if _within(real, NEAR):
             return None
-        if isinstance(real, IPv6Address) and not real.is_global:
+        if isinstance(real, IPv6Address) and real not in _UNICAST:
             return "a reserved address that is never dialled"
         if scheme == "http":
             return "a public address, and plain http is only for loopback and private ones"

@@ -11,6 +11,7 @@ from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.limits import ServerLimits
 from relay_gateway.http.message import Headers
 from relay_gateway.http.wire_rules import (
+    begins_with_token,
     body_framing,
     check_fields,
     check_host,
@@ -42,15 +43,13 @@ class RequestHead(msgspec.Struct, frozen=True):
 class _Fields:
     """Receives the parser's callbacks for one head."""
 
-    __slots__ = ("headers", "keep_alive", "parser")
+    __slots__ = ("headers", "keep_alive", "on_header", "parser")
 
     def __init__(self) -> None:
         self.headers = Headers()
+        self.on_header = self.headers.add
         self.keep_alive = False
         self.parser = httptools.HttpRequestParser(self)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.add(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
         self.keep_alive = self.parser.should_keep_alive()
@@ -131,21 +130,18 @@ class HeadReader:
     def _read(self, head: bytes) -> RequestHead:
         line = head[: head.find(b"\r\n")]
         method, target, version = split_request_line(line, self._limits.target_bytes)
-        headers, keep_alive = self._parse_to_end(head)
+        fields = self._parse(head)
+        self._release()
+        headers = fields.headers
+        if b" \r\n" in head or b"\t\r\n" in head:
+            headers = Headers([(name, value.rstrip(b" \t")) for name, value in headers.fields])
         check_fields(headers, self._limits.header_fields)
         parts = split_target(target)
         check_host(headers, version, parts.authority)
         length, expects = body_framing(headers, version)
         return RequestHead(
-            method, parts.path, parts.query, version, headers, length, expects, keep_alive
+            method, parts.path, parts.query, version, headers, length, expects, fields.keep_alive
         )
-
-    def _parse_to_end(self, head: bytes) -> tuple[Headers, bool]:
-        try:
-            fields = self._parse(head)
-            return fields.headers, fields.keep_alive
-        finally:
-            self._release()
 
     def _parse(self, data: bytes) -> _Fields:
         """Feeds the parser with what it has not seen of ``data``, the head from its beginning."""
@@ -170,9 +166,9 @@ class HeadReader:
                 split_request_line(line, self._limits.target_bytes)
             except RequestRefusedError as refusal:
                 return refusal
-            if isinstance(error, httptools.HttpParserInvalidMethodError):
-                message = "The request method is not known here."
-                return RequestRefusedError(501, "method_not_implemented", message)
+        if isinstance(error, httptools.HttpParserInvalidMethodError) and begins_with_token(line):
+            message = "The request method is not known here."
+            return RequestRefusedError(501, "method_not_implemented", message)
         return malformed(f"The request is not well-formed HTTP: {error}.")
 
     def _release(self) -> None:

@@ -58,11 +58,12 @@ class Plane:
         return b"".join((*head, body))
 
     async def handle(self, exchange: ServerExchange) -> None:
-        """Runs the handler to its end; whatever it does, the exchange is finished afterwards."""
+        """Runs the handler to its end. It may leave an answer that has begun to callbacks of its own,
+        which then finish or abort it; it never leaves one that has not."""
         try:
             await self._handler(exchange)
-            if not exchange.finished and not exchange.disconnected:
-                raise RuntimeError("the handler returned before its answer was finished")
+            if not exchange.started and not exchange.disconnected:
+                raise RuntimeError("the handler returned before its answer was started")
         except asyncio.CancelledError:
             self._fail(exchange, 503, "shutting_down", "The gateway is shutting down; try again.")
             raise

@@ -35,6 +35,7 @@ class ResponseReader:
         "_head_bytes",
         "_informational",
         "_parser",
+        "_prefix",
         "_problem",
         "_silent",
         "_transfer_coded",
@@ -42,7 +43,6 @@ class ResponseReader:
         "fields",
         "head_complete",
         "keep_alive",
-        "started",
         "status",
         "trailing",
     )
@@ -59,7 +59,7 @@ class ResponseReader:
         self._head_bytes = 0
         self._silent = 0
         self._problem = ""
-        self.started = False
+        self._prefix = b""
         self.complete = False
         self.keep_alive = False
         self.trailing = False
@@ -81,10 +81,8 @@ class ResponseReader:
         parser = self._parser
         if parser is None:
             return
-        if not self.started:
-            self.started = True
-            if not data.startswith(_VERSION[: len(data)]):
-                raise UpstreamProtocolError("the upstream's answer is not HTTP/1.1")
+        if len(self._prefix) < len(_VERSION):
+            self._check_version(data)
         try:
             parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -96,6 +94,11 @@ class ResponseReader:
             self.trailing = True
         if not self.complete and not self._body:
             self._count_silence(len(data))
+
+    def _check_version(self, data: bytes) -> None:
+        self._prefix += data[: len(_VERSION) - len(self._prefix)]
+        if not _VERSION.startswith(self._prefix):
+            raise UpstreamProtocolError("the upstream's answer is not HTTP/1.1")
 
     def _count_silence(self, amount: int) -> None:
         self._silent += amount

@@ -64,6 +64,11 @@ def split_request_line(line: bytes, target_limit: int) -> tuple[str, bytes, str]
     return method.decode("ascii"), target, version[5:].decode("ascii")
 
 
+def begins_with_token(line: bytes) -> bool:
+    """Whether what there is of a request line can be a method, known or not."""
+    return _TOKEN.fullmatch(line.partition(b" ")[0]) is not None
+
+
 def _wrong_version(version: bytes) -> RequestRefusedError:
     if _VERSION.fullmatch(version) is None:
         return malformed("The request line does not end with an HTTP version.")

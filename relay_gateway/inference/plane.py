@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote_to_bytes
 
@@ -35,7 +36,7 @@ class InferencePlane:
         answers: AnswerWriter,
         headers: HeaderReader,
         addresses: AddressReader,
-        routes: Mapping[str, ServedEndpoint],
+        endpoints: Sequence[ServedEndpoint],
         dialects: Sequence[Dialect],
     ) -> None:
         self._live = live
@@ -44,20 +45,24 @@ class InferencePlane:
         self._answers = answers
         self._headers = headers
         self._addresses = addresses
-        self._routes = routes
+        self._routes: defaultdict[str, dict[str, ServedEndpoint]] = defaultdict(dict)
+        for served in endpoints:
+            self._routes[served.endpoint.path][served.endpoint.method] = served
         self._dialects = dialects
         self.draining = False
 
     async def handle(self, caller: Caller) -> None:
         """Answers one request, whatever it is."""
-        route = self._routes.get(caller.path) or self._routes.get(self._without_prefix(caller.path))
-        if route is not None and caller.method == route.endpoint.method:
-            await self._infer(caller, route)
-            return
+        routes = self._routes.get(caller.path) or self._routes.get(self._without_prefix(caller.path))
+        if routes is not None:
+            route = routes.get(caller.method)
+            if route is not None:
+                await self._infer(caller, route)
+                return
         try:
-            self._serve(caller, route)
+            self._serve(caller, routes)
         except RequestRefusedError as error:
-            self._answers.respond_error(caller, self._dialect(caller, route), error, new_id())
+            self._answers.respond_error(caller, self._dialect(caller, routes), error, new_id())
 
     async def _infer(self, caller: Caller, route: ServedEndpoint) -> None:
         call = Call(
@@ -86,10 +91,10 @@ class InferencePlane:
             )
         _check_content(caller)
 
-    def _serve(self, caller: Caller, route: ServedEndpoint | None) -> None:
+    def _serve(self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None) -> None:
         """Everything that is not inference: health, models, and what does not exist."""
-        if route is not None:
-            raise _wrong_method(caller.method, (route.endpoint.method,))
+        if routes is not None:
+            raise _wrong_method(caller.method, sorted(routes))
         path = self._without_prefix(caller.path)
         serve = {"/healthz": self._healthz, "/readyz": self._readyz, MODELS: self._models}.get(path)
         if serve is None and path.startswith(MODELS + "/"):
@@ -112,7 +117,7 @@ class InferencePlane:
         snapshot = self._live.current
         key = self._authenticate(caller)
         listed = [_listed(model) for model in usable_models(snapshot, key.policy)]
-        body = self._dialect(caller, None).models(listed)
+        body = self._dialect(caller).models(listed)
         self._answers.respond_json(caller, body, new_id())
 
     def _model(self, caller: Caller) -> None:
@@ -125,7 +130,7 @@ class InferencePlane:
             raise RequestRefusedError(
                 404, "model_not_found", f"no model is called {name!r}", param="model"
             )
-        body = self._dialect(caller, None).model(_listed(model))
+        body = self._dialect(caller).model(_listed(model))
         self._answers.respond_json(caller, body, new_id())
 
     def _authenticate(self, caller: Caller) -> RelayKey:
@@ -139,9 +144,11 @@ class InferencePlane:
         prefix, slash, rest = path[1:].partition("/")
         return f"/{rest}" if slash and prefix in self._live.current.path_prefixes else path
 
-    def _dialect(self, caller: Caller, route: ServedEndpoint | None) -> Dialect:
-        if route is not None:
-            return route.wire_format.dialect()
+    def _dialect(
+        self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None = None
+    ) -> Dialect:
+        if routes is not None:
+            return next(iter(routes.values())).wire_format.dialect()
         names = caller.headers.names()
         for dialect in self._dialects:
             if dialect.claims(names):
@@ -150,7 +157,7 @@ class InferencePlane:
 
     def _unknown_endpoint(self, path: str) -> RequestRefusedError:
         known = sorted(
-            [f"{route.endpoint.method} {path}" for path, route in self._routes.items()]
+            [f"{method} {path}" for path, routes in self._routes.items() for method in routes]
             + [f"GET {MODELS}", f"GET {MODELS}/{{id}}"]
         )
         return RequestRefusedError(

@@ -7,6 +7,7 @@ retries and cancellation are the gateway's.
 from __future__ import annotations
 
 import enum
+import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,9 +175,11 @@ def retry_after(value: bytes | None) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
     except (ValueError, TypeError):

@@ -100,7 +100,7 @@ class Instance:
 
     async def _overtime_succeeded(self) -> bool:
         """Waits for an attempt that went on after it was cancelled: never two at the same time."""
-        if self._attempt is None or self._attempt.done():
+        if self._attempt is None:
             return False
         await asyncio.wait({self._attempt})
         if _failure(self._attempt) is not None:

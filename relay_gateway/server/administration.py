@@ -108,7 +108,7 @@ class CatalogAdmin:
         return [
             Finding(
                 f"{info.kind} {info.name}",
-                info.error is None and info.state is not PluginState.QUARANTINED,
+                info.state not in (PluginState.QUARANTINED, PluginState.FAILED),
                 info.error or str(info.state),
             )
             for info in self._plugins.inventory()

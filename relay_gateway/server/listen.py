@@ -135,7 +135,7 @@ def _config(settings: Settings, application: Any, **options: Any) -> uvicorn.Con
     )
 
 
-async def _no_application(*_: Any) -> None:
+async def _no_application(scope: Any, receive: Any, send: Any) -> None:
     """Never called: requests of the inference plane do not go through ASGI."""
 
 

@@ -212,7 +212,7 @@ def _plane(
         answers,
         HeaderReader(settings.header_prefixes),
         AddressReader(settings.trusted_proxies),
-        {served.endpoint.path: served for served in plugins.endpoints},
+        plugins.endpoints,
         tuple(plugins.dialects.values()),
     )
 

@@ -124,11 +124,6 @@ class Settings(BaseModel):
         description="CIDRs that are never dialled, besides the link-local, metadata, multicast and "
         "unspecified addresses, which are always refused.",
     )
-    trusted_proxies: Networks = Field(
-        default=(),
-        description="CIDRs of reverse proxies whose `X-Forwarded-For` is believed; nobody's by "
-        "default.",
-    )
     shutdown_seconds: float = Field(
         default=30.0,
         ge=0,

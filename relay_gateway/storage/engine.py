@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, event, make_url
@@ -30,6 +32,7 @@ def create_engine(database_url: str) -> AsyncEngine:
         engine = create_async_engine(
             url.set(drivername="sqlite+aiosqlite"), hide_parameters=True, pool_size=POOL_SIZE
         )
+        event.listen(engine.sync_engine, "do_connect", _check_sqlite_file)
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
         return engine
@@ -67,6 +70,26 @@ def _asyncpg_url(url: URL) -> URL:
     if "sslmode" in query:
         query["ssl"] = query.pop("sslmode")
     return url.set(drivername="postgresql+asyncpg", query=query)
+
+
+def _check_sqlite_file(_dialect: object, _record: object, arguments: list[Any], _: object) -> None:
+    """Makes an absent file, readable by nobody else; says what is wrong with one of no use.
+
+    The driver would not: its worker thread outlives the failed attempt. An existing file must not be
+    opened here, because closing it would drop the locks that SQLite holds on it in this process.
+    """
+    path = Path(arguments[0])
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if not (path.is_file() and os.access(path, os.R_OK | os.W_OK)):
+            raise StorageUnavailableError(
+                f"the database {path} is no file that can be read and written"
+            ) from None
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"the database file {path} cannot be made: {error.strerror}"
+        ) from error
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.exchange import CallerGoneError
 from relay_gateway.http.message import Header, Headers
 
 
 class FakeCaller:
-    """One request and the record of its answer, with the surface of a server exchange.
+    """One request and the record of its answer; the rules are those of the real server exchange.
 
-    ``gone`` is the exception that :meth:`read_body` raises when the caller leaves while its body is
-    awaited. The body is there from the start unless ``body`` is ``None``; then
-    :meth:`send_body` brings it. Misuse (two answers, writing after the end)
-    raises ``AssertionError``.
+    The body is there from the start unless ``body`` is ``None``; then :meth:`send_body` brings it.
     """
 
     def __init__(
@@ -29,7 +27,6 @@ class FakeCaller:
         http_version: str = "1.1",
         client_address: str = "127.0.0.1",
         received_at: float = 0.0,
-        gone: Exception | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -41,28 +38,58 @@ class FakeCaller:
         self.content_length = None if body is None else len(body)
         self.started = False
         self.finished = False
+        """Whether the answer ended, in one way or the other."""
         self.disconnected = False
         self.bytes_out = 0
-        self.on_disconnect: Callable[[], None] | None = None
-        self.on_flow: Callable[[bool], None] | None = None
         self.status = 0
         self.header_block = b""
         self.length: int | None = None
         """What :meth:`start` announced; ``None`` for a chunked answer."""
         self.chunks: list[bytes] = []
         self.aborted = False
+        """Whether the answer ended incomplete."""
         self._request_body = body
-        self._gone = gone or ConnectionResetError("the caller went away")
+        self._awaited = False
+        self._blocked = False
+        self._on_disconnect: Callable[[], None] | None = None
+        self._on_flow: Callable[[bool], None] | None = None
         self._changed = asyncio.Event()
 
-    # What the pipeline calls.
+    # What the pipeline uses.
+
+    @property
+    def on_disconnect(self) -> Callable[[], None] | None:
+        """Called once when the caller leaves before the end; at once where it has left already."""
+        return self._on_disconnect
+
+    @on_disconnect.setter
+    def on_disconnect(self, callback: Callable[[], None] | None) -> None:
+        self._on_disconnect = callback
+        if callback is not None and self.disconnected and not self.finished:
+            callback()
+
+    @property
+    def on_flow(self) -> Callable[[bool], None] | None:
+        """Called with false to stop writing and with true to go on; at once where blocked."""
+        return self._on_flow
+
+    @on_flow.setter
+    def on_flow(self, callback: Callable[[bool], None] | None) -> None:
+        self._on_flow = callback
+        if callback is not None and self._blocked:
+            callback(False)
 
     async def read_body(self, limit: int) -> bytes:
-        """The request body. Raises a 413 refusal above ``limit`` bytes, ``gone`` without it."""
+        """The request body.
+
+        Raises a 413 refusal beyond ``limit`` bytes and :class:`CallerGoneError` on a disconnect.
+        """
+        self._awaited = True
         while self._request_body is None and not self.disconnected:
             await self._next_change()
+        self._awaited = False
         if self._request_body is None:
-            raise self._gone
+            raise CallerGoneError("the caller closed its connection")
         if len(self._request_body) > limit:
             message = f"the body has {len(self._request_body)} bytes, the limit is {limit}"
             raise RequestRefusedError(413, "request_too_large", message)
@@ -71,45 +98,63 @@ class FakeCaller:
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """A whole answer at once."""
         self.start(status, headers, len(body))
-        if body:
-            self.write(body)
+        self.write(body)
         self.finish()
 
     def start(self, status: int, headers: bytes, length: int | None) -> None:
-        """Status and header block of an answer whose body follows."""
-        _require(not self.started, "start() was called twice")
-        _require(not headers or headers.endswith(b"\r\n"), "a header line lacks its CRLF")
+        """Status and header block of an answer whose body follows.
+
+        Raises ``RuntimeError`` for a second answer and for a block that is none.
+        """
+        if self.started:
+            raise RuntimeError("an answer was started twice")
+        if headers and not headers.endswith(b"\r\n"):
+            raise RuntimeError("the last line of the header block lacks its CRLF")
         self.started = True
+        if self.finished or self.disconnected:
+            return
         self.status = status
         self.header_block = headers
         self.length = length
         self._notify()
 
     def write(self, data: bytes) -> None:
-        """A piece of the body; dropped without a word when the caller has gone."""
-        _require(self.started, "write() before start()")
-        _require(not self.finished, "write() after finish()")
-        _require(not self.aborted, "write() after abort()")
-        if self.disconnected:
+        """A piece of the body; nothing after the end or a disconnect.
+
+        One beyond the announced length aborts. Raises ``RuntimeError`` before :meth:`start`.
+        """
+        if not self.started:
+            raise RuntimeError("a body was written before the answer was started")
+        if not data or self.finished or self.disconnected or self.method == "HEAD":
+            return
+        if self.length is not None and self.bytes_out + len(data) > self.length:
+            self.abort()
             return
         self.chunks.append(bytes(data))
         self.bytes_out += len(data)
         self._notify()
 
     def finish(self) -> None:
-        """The regular end of the answer."""
-        _require(self.started, "finish() before start()")
-        _require(not self.finished and not self.aborted, "the answer had ended already")
-        if self.length is not None and not self.disconnected:
-            message = f"{self.bytes_out} bytes were written, {self.length} were announced"
-            _require(self.bytes_out == self.length or self.method == "HEAD", message)
+        """The regular end; an answer shorter than announced is aborted instead.
+
+        Raises ``RuntimeError`` before :meth:`start`.
+        """
+        if not self.started:
+            raise RuntimeError("an answer was finished that had not been started")
+        if self.finished:
+            return
+        short = self.length is not None and self.bytes_out < self.length
+        if short and not self.disconnected and self.method != "HEAD":
+            self.abort()
+            return
         self.finished = True
         self._notify()
 
     def abort(self) -> None:
-        """The irregular end: the caller sees a broken connection."""
-        _require(not self.finished, "abort() after finish()")
-        self.aborted = True
+        """The irregular end: the caller sees a broken connection. Nothing after the end."""
+        if self.finished:
+            return
+        self.finished = self.aborted = True
         self._notify()
 
     # What the test does.
@@ -118,11 +163,6 @@ class FakeCaller:
     def body(self) -> bytes:
         """All that was written so far."""
         return b"".join(self.chunks)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the answer ended, in one way or the other."""
-        return self.finished or self.aborted
 
     @property
     def answer_headers(self) -> Headers:
@@ -137,13 +177,14 @@ class FakeCaller:
         self._notify()
 
     def disconnect(self) -> None:
-        """The caller goes away; ``on_disconnect`` is called once, and not after the end."""
-        if self.disconnected:
+        """The caller goes away: a pending :meth:`read_body` raises, else ``on_disconnect`` is
+        called; nothing happens after the end."""
+        if self.disconnected or self.finished:
             return
         self.disconnected = True
         self._notify()
-        if self.on_disconnect is not None and not self.ended:
-            self.on_disconnect()
+        if self._on_disconnect is not None and not self._awaited:
+            self._on_disconnect()
 
     def block(self) -> None:
         """The caller stops reading: asks the writer to stop."""
@@ -167,18 +208,19 @@ class FakeCaller:
 
     async def wait_for_end(self, *, seconds: float = 5.0) -> None:
         """Waits until the answer was finished or aborted."""
-        await self.until(lambda: self.ended, seconds=seconds)
+        await self.until(lambda: self.finished, seconds=seconds)
 
     def __repr__(self) -> str:
-        state = "finished" if self.finished else "aborted" if self.aborted else "open"
+        state = "aborted" if self.aborted else "finished" if self.finished else "open"
         return (
             f"<FakeCaller {self.method} {self.path}: status {self.status or '-'}, "
             f"{len(self.chunks)} chunks, {self.bytes_out} bytes, {state}>"
         )
 
     def _flow(self, *, writable: bool) -> None:
-        if self.on_flow is not None and not self.ended:
-            self.on_flow(writable)
+        self._blocked = not writable
+        if self._on_flow is not None and not self.finished:
+            self._on_flow(writable)
 
     def _notify(self) -> None:
         self._changed.set()
@@ -186,9 +228,3 @@ class FakeCaller:
     async def _next_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
-
-
-def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - as assert has it
-    # Not `assert`: a fake must complain under `python -O` as well.
-    if not condition:
-        raise AssertionError(message)

@@ -23,10 +23,12 @@ class FakeExchange:
         body: bytes | None = None,
         *,
         reused: bool = False,
+        resent: bool = False,
     ) -> None:
         self.status = status
         self.headers = Headers(headers)
         self.reused = reused
+        self.resent = resent
         self.paused = False
         self.cancelled = False
         self.consumed = False
@@ -53,7 +55,7 @@ class FakeExchange:
     async def read(self, limit: int) -> bytes:
         """The body, at most ``limit`` bytes; the rest is then given up. Raises its failure."""
         body = bytearray()
-        while len(body) < limit:
+        while len(body) <= limit:
             while not self._pending:
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -65,8 +67,7 @@ class FakeExchange:
                 self.consumed = True
                 return bytes(body)
             body += piece
-        if not self.body_complete:
-            self.cancel()
+        self.cancel()
         return bytes(body[:limit])
 
     def pause(self) -> None:

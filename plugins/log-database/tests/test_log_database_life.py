@@ -61,6 +61,22 @@ async def test_before_it_is_open_and_after_it_is_closed_the_sink_is_unavailable(
         await sink.query(LogQuery())
 
 
+async def test_a_cancelled_opening_does_not_stand_in_the_way_of_the_next(
+    database_url: str, tmp_path: Path
+) -> None:
+    sink = unopened(tmp_path, database_url)
+    for steps in range(0, 24, 4):
+        opening = asyncio.create_task(sink.aopen())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+    await sink.aopen()
+    await sink.write([record()])
+    assert len((await sink.query(LogQuery())).items) == 1
+    await sink.aclose()
+
+
 async def test_instances_that_open_at_once_share_one_database(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -233,6 +249,9 @@ async def test_f16_after_an_outage_of_the_server_the_same_sink_goes_on(tmp_path:
         server.restart()
         await sink.write([first, second])
         assert len((await sink.query(LogQuery())).items) == 2
+        # This time nobody asks while it is away: the connections die unnoticed.
+        server.restart()
+        assert await sink.get(first.request_id) == first
         await sink.aclose()
 
 

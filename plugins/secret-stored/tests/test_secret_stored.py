@@ -233,7 +233,10 @@ async def test_neither_value_nor_key_shows_in_any_repr_json_or_log(
         json.dumps(ValueRef.model_json_schema(by_alias=True)),
     ]
     raw = base64.b64decode(OLD.reveal())
+    assert secrets._ring is not None
+    derived = repr(secrets._ring.keys[0].key)[2:-1]
     for text in shown:
+        assert derived not in text
         assert CANARY not in text
         assert OLD.reveal() not in text
         assert repr(raw)[2:-1] not in text

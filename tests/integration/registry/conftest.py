@@ -80,6 +80,12 @@ def _digest(content: bytes) -> str:
     return urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
+@pytest.fixture(scope="session")
+def wheel_builder() -> Callable[[str, Path], Path]:
+    """Builds the wheel of a fixture distribution in a directory."""
+    return build_wheel
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """An importable, empty site directory; what was imported from it is forgotten afterwards."""

@@ -147,7 +147,7 @@ def test_a_provider_of_an_undefined_wire_format_is_warned_of(
 
 def test_sections_are_shown_without_credentials(site: Any) -> None:
     registry = registry_of(site, "bad_config")
-    sections = {
+    sections: dict[str, Any] = {
         "secret_backends": {
             "bad_config": {"url": "http://127.0.0.1", "token": TOKEN, "tokn": TOKEN},
             "absent": {"anything": TOKEN, "more": {"nested": [TOKEN]}},

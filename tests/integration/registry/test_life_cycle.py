@@ -148,7 +148,7 @@ async def test_plugins_are_closed_in_reverse_order(configured: Any) -> None:
         async def aclose(name: str = name) -> None:
             closed.append(name)
 
-        backend.aclose = aclose  # type: ignore[method-assign]
+        backend.aclose = aclose
     await plugins.aopen()
     await plugins.aclose()
     assert closed == list(reversed(plugins.secret_backends))

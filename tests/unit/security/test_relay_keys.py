@@ -43,8 +43,7 @@ def test_the_checksum_is_the_crc_32_of_what_precedes_it() -> None:
 
 def test_the_checksum_of_a_known_key_never_changes() -> None:
     body = "sk-relay-" + "0" * 43
-    assert zlib.crc32(body.encode()) == 3107361450
-    assert has_valid_checksum(body + base62(3107361450))
+    assert has_valid_checksum(body + "0IdRtx")
 
 
 def test_minted_keys_differ_and_do_not_print() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import asyncpg
 from sqlalchemy import Insert, select
@@ -31,6 +32,8 @@ from relay_gateway_log_database.rows import record_of, row_of
 from relay_gateway_log_database.schema import create_schema
 from relay_gateway_log_database.summary import summarize
 from relay_gateway_log_database.tables import usage_records
+
+T = TypeVar("T")
 
 UNAVAILABLE = (
     DBAPIError,
@@ -59,11 +62,48 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
     def __init__(self, config: DatabaseSinkConfig, context: PluginContext) -> None:
         super().__init__(config, context)
         self._engine: AsyncEngine | None = None
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def aopen(self) -> None:
         """Connects and makes the tables where they are missing; may be tried again."""
         await self.aclose()
-        url = locate(self.config, self.context)
+        await self._complete(self._open(locate(self.config, self.context)))
+
+    async def aclose(self) -> None:
+        """Closes all connections, once what still runs on them has ended."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.dispose()
+
+    async def write(self, records: Sequence[UsageRecord]) -> None:
+        """Stores a batch in one transaction; records that are there already stay as they are."""
+        await self._complete(self._write(records))
+
+    async def get(self, request_id: str) -> UsageRecord | None:
+        """One record, or ``None``."""
+        return await self._complete(self._get(request_id))
+
+    async def query(self, query: LogQuery) -> LogPage:
+        """A page of records, newest first; at most 1000."""
+        return await self._complete(self._query(query))
+
+    async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
+        """Totals per group, largest number of requests first."""
+        return await self._complete(self._summarize(query))
+
+    async def _complete(self, work: Coroutine[Any, Any, T]) -> T:
+        """Lets ``work`` end by itself when the wait for it is cancelled.
+
+        A connection of SQLite that is left in the middle of a statement keeps its lock, and every
+        later write waits for it.
+        """
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _open(self, url: str) -> None:
         with _unavailable():
             if not is_postgresql(url):
                 await self.context.run_blocking(prepare_file, url)
@@ -75,14 +115,7 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
                 raise
         self._engine = engine
 
-    async def aclose(self) -> None:
-        """Closes all connections."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.dispose()
-
-    async def write(self, records: Sequence[UsageRecord]) -> None:
-        """Stores a batch in one transaction; records that are there already stay as they are."""
+    async def _write(self, records: Sequence[UsageRecord]) -> None:
         # In one order, so that two instances with the same records cannot wait for each other.
         ordered = sorted(records, key=lambda record: record.request_id)
         async with self._asking() as engine, engine.begin() as connection:
@@ -90,8 +123,7 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
                 rows = [row_of(record) for record in ordered[first : first + CHUNK]]
                 await connection.execute(_insert(engine), rows)
 
-    async def get(self, request_id: str) -> UsageRecord | None:
-        """One record, or ``None``."""
+    async def _get(self, request_id: str) -> UsageRecord | None:
         if "\0" in request_id:
             return None
         wanted = select(usage_records.c.record).where(usage_records.c.request_id == request_id)
@@ -99,14 +131,12 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
             text = await connection.scalar(wanted)
         return None if text is None else record_of(text)
 
-    async def query(self, query: LogQuery) -> LogPage:
-        """A page of records, newest first; at most 1000."""
+    async def _query(self, query: LogQuery) -> LogPage:
         async with self._asking() as engine, engine.connect() as connection:
             rows = await connection.execute(page_statement(query, engine.dialect.name))
             return page_of(rows.all(), query.limit)
 
-    async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
-        """Totals per group, largest number of requests first."""
+    async def _summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
         async with self._asking() as engine, snapshot(engine) as connection:
             return await summarize(connection, query)
 
