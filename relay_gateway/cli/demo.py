@@ -37,7 +37,8 @@ def demo(
     from relay_gateway.settings import load_settings, prepare_data_dir
 
     with _directory(data_dir) as directory:
-        environ = {**os.environ, **_here(directory)}
+        # Quiet unless asked otherwise, so that the calls to paste stay in sight.
+        environ = {"RELAY_LOG_LEVEL": "warning", **os.environ, **_here(directory)}
         prepared = prepare_data_dir(load_settings(environ, config_path_of(context)))
         examples = _first_calls(prepared.settings)
         plaintext = _demo_key(prepared.settings)

@@ -71,7 +71,7 @@ class Plane:
             exchange.abort()
         except RequestRefusedError as refusal:
             self._fail(exchange, refusal.status, refusal.code, refusal.message)
-        except Exception:  # noqa: BLE001 - one request fails, the process goes on
+        except Exception:  # noqa: BLE001 - one request fails, not the process
             _log.exception("the handler of %s %s failed", exchange.method, exchange.path)
             self._fail(exchange, 500, "internal_error", "The gateway failed to handle the request.")
 

@@ -75,8 +75,8 @@ def _asyncpg_url(url: URL) -> URL:
 def _check_sqlite_file(_dialect: object, _record: object, arguments: list[Any], _: object) -> None:
     """Makes an absent file, readable by nobody else; says what is wrong with one of no use.
 
-    The driver would not: its worker thread outlives the failed attempt. An existing file must not be
-    opened here, because closing it would drop the locks that SQLite holds on it in this process.
+    The driver would not: its worker thread outlives the failed attempt. An existing file must not
+    be opened here, because closing it would drop the locks that SQLite holds on it in this process.
     """
     path = Path(arguments[0])
     try:

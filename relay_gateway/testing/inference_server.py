@@ -1,4 +1,4 @@
-"""The real inference server with a handler of the test's own, in a thread with its own event loop."""
+"""The real inference server with a handler of the test's own, in a thread of its own."""
 
 from __future__ import annotations
 

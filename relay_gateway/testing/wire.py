@@ -1,4 +1,4 @@
-"""A raw caller for wire tests: sends exactly the bytes it is given, and reads answers one by one."""
+"""A raw caller for wire tests: sends exactly what it is given, and reads answers one by one."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ async def test_t22_a_value_that_is_no_header_value_is_refused_without_being_show
 
 
 @pytest.mark.parametrize(
-    "name", ["RELAY_MASTER_KEY", "RELAY_ADMIN_TOKEN", "RELAY_X", "relay_master_key", *sorted(PROTECTED)]
+    "name",
+    ["RELAY_MASTER_KEY", "RELAY_ADMIN_TOKEN", "RELAY_X", "relay_master_key", *sorted(PROTECTED)],
 )
 @pytest.mark.parametrize("allow", [None, ("*",), ("ACME_KEY",)])
 async def test_t07_names_of_the_gateway_and_protected_names_are_refused(

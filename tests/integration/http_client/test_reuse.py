@@ -185,6 +185,32 @@ async def test_f48_an_early_refusal_stops_the_upload_and_ends_the_connection() -
         await client.aclose()
 
 
+async def test_f48_a_connection_with_half_a_request_is_not_reused_though_it_has_drained() -> None:
+    async with ScriptedUpstream(early=True) as upstream:
+        client = HttpClient()
+        finish = asyncio.Event()
+        answer = b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\n"
+        upstream.enqueue([Send(answer), WaitFor(finish), Send(b"no"), Hang()], OK)
+        target = Target.from_url(upstream.url)
+        body = bytes(64 * 1024 * 1024)
+        exchange = await client.send(target, post(body))
+        reading = asyncio.create_task(exchange.read(10))
+        await nothing_more_arrives_at(upstream)
+        assert len(upstream.connections[0].received) < len(body)
+        finish.set()
+        assert await reading == b"no"
+        assert not (await fetch(client, target)).reused
+        await client.aclose()
+
+
+async def nothing_more_arrives_at(upstream: ScriptedUpstream) -> None:
+    quiet, seen = 0, -1
+    while quiet < 50:
+        await asyncio.sleep(0)
+        received = len(upstream.connections[0].received)
+        quiet, seen = (quiet + 1 if received == seen else 0), received
+
+
 async def test_t72_a_cancelled_send_closes_its_connection(
     client: HttpClient, upstream: ScriptedUpstream
 ) -> None:
@@ -309,6 +335,39 @@ async def test_f53_a_full_host_is_refused_soon_and_does_not_touch_another(
     upstream.enqueue(OK)
     assert (await fetch(client, Target.from_url(upstream.url))).status == 200
     holder.cancel()
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_f53_a_place_given_to_a_caller_that_leaves_at_that_moment_is_not_lost(
+    client: HttpClient, upstream: ScriptedUpstream, *, finished: bool
+) -> None:
+    go_on = asyncio.Event()
+    upstream.enqueue(
+        [Send(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"), WaitFor(go_on), Send(b"x")], OK
+    )
+    target = Target.from_url(upstream.url, max_connections=1)
+    holder = await client.send(target, post())
+    waiter = asyncio.create_task(client.send(target, post()))
+    await asyncio.sleep(0)
+
+    class LeavesAtTheEnd:
+        def data(self, chunk: bytes) -> None: ...
+
+        def end(self) -> None:
+            waiter.cancel()
+
+        def failed(self, error: Exception) -> None: ...
+
+    holder.receive(LeavesAtTheEnd())
+    if finished:
+        go_on.set()
+    else:
+        holder.cancel()
+        waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    assert (await fetch(client, target)).reused is finished
+    assert len(upstream.ledger) == 2
 
 
 async def test_f53_the_line_for_a_connection_is_bounded(upstream: ScriptedUpstream) -> None:

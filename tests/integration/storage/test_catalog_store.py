@@ -305,9 +305,7 @@ async def test_load_is_one_consistent_state_while_others_write(store: CatalogSto
     await asyncio.gather(write(), read(), read())
 
 
-async def test_t11_the_text_of_a_database_error_has_no_values(
-    store: CatalogStore, engine: AsyncEngine
-) -> None:
+async def test_t11_the_text_of_a_database_error_has_no_values(store: CatalogStore) -> None:
     entity = provider(sealed={"digest": "canary-7f3a"})
     await store.create(entity)
     with pytest.raises(Exception, match=r"(?i)unique") as caught:

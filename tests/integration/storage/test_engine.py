@@ -10,6 +10,10 @@ from relay_gateway.storage import CatalogStore, NewEntity, create_engine, migrat
 from relay_gateway.testing.postgres import PostgresServer
 
 
+def modes_in(directory: Path) -> set[int]:
+    return {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+
 @pytest.mark.parametrize(
     "url", ["mysql://h/db", "nonsense", "", "sqlite://", "sqlite+aiosqlite:///x", "postgresql"]
 )
@@ -51,8 +55,7 @@ async def test_sqlite_writes_ahead_and_is_read_while_it_is_written(tmp_path: Pat
         for pragma, value in (("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2)):
             assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
     await engine.dispose()
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == {0o600}
+    assert modes_in(tmp_path) == {0o600}
 
 
 async def test_f01_a_database_that_is_down_is_unavailable(postgres_server: PostgresServer) -> None:

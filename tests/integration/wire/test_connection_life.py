@@ -208,7 +208,9 @@ def test_f58_pipelined_requests_are_answered_in_order_one_at_a_time(
 
 
 def test_f58_pipelined_body_is_not_taken_for_the_next_request(caller: WireCaller) -> None:
-    post = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    post = (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    )
     caller.send(post + post + GET % b"echo/last")
     bodies = [caller.read_answer().body for _ in range(3)]
     assert bodies == [b"/echoabc", b"/echoabc", b"/echo/last"]
@@ -233,7 +235,7 @@ def test_f58_more_is_pipelined_than_is_read_ahead(server: InferenceServer, stage
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 1_000_000])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_body_arrives_whole(caller: WireCaller, size: int, chunked: bool) -> None:
+def test_body_arrives_whole(caller: WireCaller, *, size: int, chunked: bool) -> None:
     content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     if chunked:
         pieces = [content[at : at + 7001] for at in range(0, size, 7001)]
@@ -363,6 +365,12 @@ def test_f66_handler_that_fails_inside_its_answer_cuts_it(caller: WireCaller) ->
     assert caller.is_closed()
 
 
+def test_f35_cut_answer_to_http_1_0_is_no_clean_end(caller: WireCaller) -> None:
+    caller.send(b"GET /crash_late HTTP/1.0\r\n\r\n")
+    with pytest.raises(ConnectionResetError):
+        caller.read(10_000)
+
+
 # Slow callers.
 
 
@@ -386,16 +394,14 @@ def test_t27_idle_connection_is_closed_without_a_word(impatient: InferenceServer
         assert used.is_closed()
 
 
-def test_t27_reader_that_takes_nothing_is_cut_off(
-    impatient: InferenceServer, stage: Stage
-) -> None:
+def test_t27_reader_that_takes_nothing_is_cut_off(impatient: InferenceServer, stage: Stage) -> None:
     with WireCaller(impatient.port) as caller:
         caller.send(GET % b"flood")
         assert until(stage.gone)
 
 
 def test_f57_slow_reader_pauses_the_writer_and_gets_everything(
-    caller: WireCaller, server: InferenceServer, stage: Stage
+    caller: WireCaller, stage: Stage
 ) -> None:
     caller.send(GET % b"obey")
     assert until(stage.begun)
@@ -457,3 +463,29 @@ def test_r17_open_stream_ends_cleanly_and_then_its_connection(stage: Stage) -> N
         answer = caller.read_answer()
         assert (answer.body, answer.complete) == (b"onetwo", True)
         assert caller.is_closed()
+
+
+def test_r17_request_that_outlasts_the_drain_is_told_so(stage: Stage) -> None:
+    with InferenceServer(stage, drain_seconds=1) as server, WireCaller(server.port) as caller:
+        caller.send(GET % b"wait")
+        assert until(stage.begun)
+        server.begin_to_stop()
+        assert caller.read_answer().status == 503
+        stage.cue.set()
+
+
+def test_r16_nothing_is_left_of_callers_that_left(server: InferenceServer, stage: Stage) -> None:
+    for number in range(300):
+        with WireCaller(server.port) as caller:
+            caller.send(
+                (GET % b"echo", GET % b"stream", b"POST /read HTTP/1.1\r\nHost:")[number % 3]
+            )
+    stage.cue.set()
+    for _ in range(200):
+        if not server.open_connections and not server.running_handlers:
+            break
+        with WireCaller(server.port) as caller:
+            # One more turn of the server's loop.
+            caller.send(GET % b"echo").read_answer()
+    assert server.running_handlers == 0
+    assert server.open_connections <= 1

@@ -37,13 +37,19 @@ ACCEPTED = [
     Probe("t17", "plain get", get(b"/v1/models?limit=2"), 200, b"GET /v1/models?limit=2 "),
     Probe("t17", "counted body", post(b"Content-Length: 2", body=b"hi"), 200, b"POST /p? hi"),
     Probe("t17", "chunked", post(CHUNKED, body=b"2\r\nhi\r\n0\r\n\r\n"), 200, b"POST /p? hi"),
-    Probe("t17", "chunked in capitals", post(b"TRANSFER-ENCODING: Chunked", body=b"0\r\n\r\n"), 200),
+    Probe(
+        "t17", "chunked in capitals", post(b"TRANSFER-ENCODING: Chunked", body=b"0\r\n\r\n"), 200
+    ),
     Probe("t17", "chunk extension", post(CHUNKED, body=b"1;a=b\r\nx\r\n0\r\n\r\n"), 200, b" x"),
     Probe("f50", "trailer", post(CHUNKED, body=b"1\r\nx\r\n0\r\nA: b\r\n\r\n"), 200, b" x"),
     Probe("t17", "http 1.0 without host", b"GET /old HTTP/1.0\r\n\r\n", 200, b"GET /old"),
     Probe("t17", "one empty line before", b"\r\n" + get(b"/x"), 200, b"GET /x"),
-    Probe("t17", "white space around value", post(b"Content-Length: \t2 \t", body=b"hi"), 200, b"hi"),
-    Probe("t24", "absolute form of the same host", get(b"http://A.Example/adm?q"), 200, b"GET /adm?q"),
+    Probe(
+        "t17", "white space around value", post(b"Content-Length: \t2 \t", body=b"hi"), 200, b"hi"
+    ),
+    Probe(
+        "t24", "absolute form of the same host", get(b"http://A.Example/adm?q"), 200, b"GET /adm?q"
+    ),
     Probe("t24", "absolute form without path", get(b"http://a.example"), 200, b"GET /? "),
     Probe("t24", "encoded space", get(b"/a%20b"), 200, b"GET /a%20b?"),
     Probe("t24", "encoded text", get(b"/%E2%82%AC"), 200, b"GET /%E2%82%AC?"),
@@ -69,7 +75,9 @@ REFUSED = [
     Probe("t17", "CL empty", post(b"Content-Length:"), 400),
     Probe("t17", "CL of 20 digits", post(b"Content-Length: 18446744073709551615"), 400),
     Probe("t17", "CL that overflows", post(b"Content-Length: 99999999999999999999999"), 400),
-    Probe("t17", "TE gzip, chunked", post(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 400),
+    Probe(
+        "t17", "TE gzip, chunked", post(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 400
+    ),
     Probe("t17", "TE gzip", post(b"Transfer-Encoding: gzip"), 400),
     Probe("t17", "TE xchunked", post(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), 400),
     Probe("t17", "TE identity", post(b"Transfer-Encoding: identity"), 400),
@@ -99,7 +107,9 @@ REFUSED = [
     Probe("t17", "CR in extension", post(CHUNKED, body=b"2;a\rb\r\nhi\r\n0\r\n\r\n"), 400),
     Probe("t17", "endless extension", post(CHUNKED, body=b"2;" + b"a" * 2000), 400),
     Probe("t17", "chunk size that overflows", post(CHUNKED, body=b"ffffffffffffffff0\r\n"), 400),
-    Probe("t17", "trailer that is no field", post(CHUNKED, body=b"0\r\nGET / HTTP/1.1\r\n\r\n"), 400),
+    Probe(
+        "t17", "trailer that is no field", post(CHUNKED, body=b"0\r\nGET / HTTP/1.1\r\n\r\n"), 400
+    ),
     Probe("t24", "no host", b"GET / HTTP/1.1\r\n\r\n", 400),
     Probe("t24", "two hosts", get(b"/", b"Host: a.example"), 400),
     Probe("t24", "empty host", get(b"/", host=b""), 400),
@@ -156,7 +166,9 @@ REFUSED = [
     Probe("t28", "target above 8 KiB", get(b"/" + b"a" * 8192), 414),
     Probe("t28", "target without end", b"GET /" + b"a" * 9000, 414),
     Probe("t29", "announced body too large", post(b"Content-Length: 1048577"), 413),
-    Probe("t29", "chunked body too large", post(CHUNKED, body=b"100001\r\n" + b"a" * 1_048_577), 413),
+    Probe(
+        "t29", "chunked body too large", post(CHUNKED, body=b"100001\r\n" + b"a" * 1_048_577), 413
+    ),
 ]
 
 

@@ -83,7 +83,7 @@ def test_t03_a_denied_ipv6_network_and_its_neighbour() -> None:
 
 
 def test_t04_one_forbidden_address_condemns_the_name() -> None:
-    with pytest.raises(UpstreamConnectError, match="169.254.169.254"):
+    with pytest.raises(UpstreamConnectError, match="metadata"):
         check("https", "93.184.216.34", "169.254.169.254")
     with pytest.raises(UpstreamConnectError, match="plain http"):
         check("http", "127.0.0.1", "93.184.216.34")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,6 +160,6 @@ def test_the_body_is_the_same_wherever_the_stream_is_cut(
     else:
         stream = HEAD + b"Content-Length: %d\r\n\r\n" % len(whole) + whole
     points = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    pieces = [stream[start:end] for start, end in zip(points, points[1:], strict=False)]
+    pieces = [stream[start:end] for start, end in pairwise(points)]
     reader, body = read(*pieces)
     assert (body, reader.complete, reader.keep_alive) == (whole, True, True)

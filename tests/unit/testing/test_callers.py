@@ -103,7 +103,6 @@ async def test_whoever_asks_late_is_told_at_once() -> None:
 async def test_flow_is_told_while_the_answer_is_open() -> None:
     caller = FakeCaller()
     flow: list[bool] = []
-    caller.block()
     caller.on_flow = flow.append
     caller.start(200, b"", None)
     caller.block()
