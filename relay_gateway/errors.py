@@ -175,7 +175,8 @@ class VersionConflictError(CatalogError):
 
 
 class StorageUnavailableError(RelayError):
-    """The database cannot be asked right now; answered as 503 with ``Retry-After``, never as 401."""
+    """The database cannot be asked right now; answered as 503 with ``Retry-After``, never as
+    401."""
 
 
 class RequestRefusedError(RelayError):

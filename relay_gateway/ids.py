@@ -9,7 +9,8 @@ import unicodedata
 from uuid import UUID
 
 _random = random.SystemRandom()
-_bits = random.Random(_random.getrandbits(256)).getrandbits
+# Ids must be unique, not secret: a seeded generator is 20 times faster than the system's.
+_bits = random.Random(_random.getrandbits(256)).getrandbits  # noqa: S311
 _last_millisecond = 0
 _last_sequence = 0
 
@@ -20,8 +21,8 @@ SLUG_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 def new_id() -> str:
     """A UUIDv7 (RFC 9562 §5.7) in its usual text form.
 
-    Ids of one process increase strictly, also when the clock stands still or steps back: the 12 bits
-    of ``rand_a`` count within a millisecond and borrow from the next one when they run out.
+    Ids of one process increase strictly, also when the clock stands still or steps back: the 12
+    bits of ``rand_a`` count within a millisecond and borrow from the next one when they run out.
     """
     global _last_millisecond, _last_sequence
     millisecond = time.time_ns() // 1_000_000
@@ -54,7 +55,8 @@ def is_id(text: str) -> bool:
 
 
 def slugify(text: str) -> str:
-    """The DNS-1123 label that ``text`` suggests; ``"entity"`` where nothing usable is left of it."""
+    """The DNS-1123 label that ``text`` suggests; ``"entity"`` where nothing usable is left of
+    it."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-")[:63].strip("-")
     return slug or "entity"

@@ -26,7 +26,8 @@ class Secret:
         return self._value
 
     def matches(self, candidate: str) -> bool:
-        """Whether ``candidate`` is this secret, in time that does not depend on where they differ."""
+        """Whether ``candidate`` is this secret, in time that does not depend on where they
+        differ."""
         return hmac.compare_digest(self._value.encode(), candidate.encode())
 
     def __bool__(self) -> bool:

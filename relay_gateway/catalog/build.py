@@ -300,7 +300,8 @@ def _granted(model: Model) -> GrantedModel:
 def _names(
     models: Mapping[str, Model], model_specs: Mapping[str, specs.Spec]
 ) -> tuple[dict[str, Model], tuple[tuple[str, Model], ...]]:
-    """Exact names before ``provider/name``, so that a full name is never taken by a composed one."""
+    """Exact names before ``provider/name``, so that a full name is never taken by a composed
+    one."""
     names: dict[str, Model] = {}
     wildcards: list[tuple[str, Model]] = []
     for model in models.values():

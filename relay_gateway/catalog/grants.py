@@ -30,7 +30,8 @@ class Grants:
     hosts_by_model: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def hosts(self, model_id: str) -> frozenset[str] | None:
-        """The ids of the hosts at which the model may be called; ``None`` when it is not granted."""
+        """The ids of the hosts at which the model may be called; ``None`` when it is not
+        granted."""
         return self.hosts_by_model.get(model_id)
 
     def allows(self, model_id: str, host_id: str) -> bool:
@@ -43,7 +44,8 @@ NOTHING = Grants()
 
 
 class GrantCompiler:
-    """Compiles the grants of many policies against one set of models; equal lists are compiled once."""
+    """Compiles the grants of many policies against one set of models; equal lists are compiled
+    once."""
 
     def __init__(self, models: Iterable[GrantedModel], host_ids_by_slug: Mapping[str, str]) -> None:
         self._models = {model.id: model for model in models}
@@ -86,7 +88,7 @@ class GrantCompiler:
             return ()
         hosts = frozenset({host_id})
         candidates = (self._named(base) or ()) if base else self._models
-        return [(id, hosts) for id in candidates if host_id in self._models[id].host_ids]
+        return [(m, hosts) for m in candidates if host_id in self._models[m].host_ids]
 
     def _named(self, reference: str) -> Iterable[str] | None:
         if reference == "*":

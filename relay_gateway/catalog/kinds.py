@@ -20,7 +20,8 @@ class ReferenceField:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One catalog kind. ``name`` is singular with spaces (as in messages), ``plural`` the path segment."""
+    """One catalog kind. ``name`` is singular with spaces (as in messages), ``plural`` the path
+    segment."""
 
     name: str
     plural: str

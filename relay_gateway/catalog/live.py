@@ -8,8 +8,8 @@ from relay_gateway.catalog.snapshot import Snapshot
 class LiveCatalog:
     """Holds the current snapshot; requests read ``current`` once and keep what they got.
 
-    ``loaded`` is false until the first snapshot has been swapped in; ``error`` is the reason why the
-    last build was rejected, ``None`` after a good one.
+    ``loaded`` is false until the first snapshot has been swapped in; ``error`` is the reason why
+    the last build was rejected, ``None`` after a good one.
     """
 
     __slots__ = ("current", "error", "loaded")

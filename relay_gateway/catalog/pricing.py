@@ -21,14 +21,16 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     ),
     "tokens.output": ("tokens.reasoning", "tokens.audioOutput"),
 }
-"""Meters whose figure contains other meters; a part with a rate of its own is taken out of the whole."""
+"""Meters whose figure contains other meters; a part with a rate of its own is taken out of the
+whole."""
 
 _CONTAINED = {part: whole for whole, parts in _PARTS.items() for part in parts}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``nanos`` is ``None`` when nothing could be priced; ``unpriced`` marks a used meter without a rate."""
+    """``nanos`` is ``None`` when nothing could be priced; ``unpriced`` marks a used meter without a
+    rate."""
 
     nanos: int | None
     currency: str | None
@@ -49,7 +51,8 @@ def compile_rates(rates: Sequence[Rate]) -> dict[str, tuple[tuple[int, Decimal],
 def price(pricing: Pricing | None, tokens: Mapping[str, int], units: Mapping[str, int]) -> Cost:
     """What the figures of one request cost.
 
-    ``tokens`` has meters without their prefix, ``units`` the others; ``requests`` counts 1 by itself.
+    ``tokens`` has meters without their prefix, ``units`` the others; ``requests`` counts 1 by
+    itself.
     """
     used = {f"tokens.{meter}": amount for meter, amount in tokens.items() if amount}
     used.update((meter, amount) for meter, amount in units.items() if amount)

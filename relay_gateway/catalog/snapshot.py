@@ -96,7 +96,8 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True)
 class RelayKey:
-    """An inbound key. Times are seconds since the epoch; ``policy`` is ``None`` when it is disabled."""
+    """An inbound key. Times are seconds since the epoch; ``policy`` is ``None`` when it is
+    disabled."""
 
     id: str
     slug: str
@@ -108,7 +109,8 @@ class RelayKey:
 
 @dataclass(frozen=True, slots=True)
 class PresentedKey:
-    """What a digest stands for: a relay key, and until when (after a rotation with a time of grace)."""
+    """What a digest stands for: a relay key, and until when (after a rotation with a time of
+    grace)."""
 
     key: RelayKey
     until: float | None = None

@@ -7,7 +7,7 @@ import re
 import typer
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_FORM = re.compile(r"(\d{1,6})([smhd])")
+_FORM = re.compile(r"([0-9]{1,6})([smhd])")
 
 
 def parse_duration(text: str) -> int:

@@ -9,7 +9,6 @@ from pydantic import Field, create_model
 from starlette.responses import JSONResponse, Response
 
 from relay_gateway.catalog.envelope import EntityRow
-from relay_gateway.catalog.specs import HostKeySpec
 from relay_gateway.control import relay_keys
 from relay_gateway.control.bodies import read_object, validate
 from relay_gateway.control.crud import ById, EntityRoutes
@@ -173,14 +172,11 @@ class HostKeyRoutes:
     async def _rotate(self, request: Request, entity_id: ById) -> Response:
         data = await read_object(request)
         body, problems = validate(RotateHostKey, data)
-        problems = [*problems, *self._rules.inspect_reference(data, "valueFrom")]
-        if body is None or problems:
+        if body is None:
             raise InvalidEntityError(problems)
-        value_from = body.value_from
 
         async def change(row: EntityRow) -> EntityChange:
-            spec = HostKeySpec.model_validate({**row.spec, "valueFrom": value_from})
-            prepared = await self._rules.renew(spec, row)
+            prepared = await self._rules.rotate(data, row)
             return EntityChange(
                 display_name=row.display_name,
                 description=row.description,

@@ -1,1 +1,2 @@
-"""From a settled request to the sinks: usage records in batches, retried, never felt by a caller."""
+"""From a settled request to the sinks: usage records in batches, retried, never felt by a
+caller."""

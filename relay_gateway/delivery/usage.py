@@ -1,7 +1,7 @@
 """Delivery of usage records: each sink has its own line, its own pace and its own failures.
 
-Records wait in memory until their sink has taken them. A sink that is down delays its own line only;
-beyond the capacity the oldest records of that line are dropped, counted and logged.
+Records wait in memory until their sink has taken them. A sink that is down delays its own line
+only; beyond the capacity the oldest records of that line are dropped, counted and logged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class SinkLine:
         self._arrived.set()
 
     async def aclose(self, deadline: float) -> int:
-        """Hands over what is left within ``deadline`` seconds; returns how many records were not taken."""
+        """Hands over what is left within ``deadline`` seconds; returns how many records were not
+        taken."""
         self._closing = True
         self._arrived.set()
         if self._task is not None:
@@ -92,10 +93,10 @@ class SinkLine:
         while True:
             try:
                 await self._sink.write(batch)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - sinks raise what they like
                 self._report(self.name, error)
                 _log.warning("usage sink %s: %s; trying again", self.name, error)
-                await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
                 delay = min(LAST_RETRY, delay * 2)
             else:
                 self._writing = 0

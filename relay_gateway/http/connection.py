@@ -265,6 +265,8 @@ class ServerConnection(asyncio.Protocol):
             await self._plane.handle(exchange)
         finally:
             self._state.tasks.discard(cast("asyncio.Task[None]", task))
+            if self._task is task:
+                self._task = None
 
     # The exchange's side.
 

@@ -11,8 +11,8 @@ from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.limits import ServerLimits
 from relay_gateway.http.message import Headers
 from relay_gateway.http.wire_rules import (
-    begins_with_token,
     body_framing,
+    can_become_request_line,
     check_fields,
     check_host,
     header_too_large,
@@ -121,11 +121,16 @@ class HeadReader:
         return header_too_large(f"The request line and header fields exceed {limit} bytes.")
 
     def _read_part(self, data: bytes) -> None:
-        """Lets the parser see an incomplete head: a broken one is refused without waiting."""
-        if b"\n" not in data and len(data) > self._limits.target_bytes + _REQUEST_LINE_SLACK:
-            raise target_too_long(self._limits.target_bytes)
-        if data not in (b"", b"\r"):
+        """Refuses an incomplete head that is broken already, without waiting for its end."""
+        line, found, _ = data.partition(b"\r\n")
+        if found:
+            if not self._fed:
+                split_request_line(line, self._limits.target_bytes)
             self._parse(data)
+        elif len(data) > self._limits.target_bytes + _REQUEST_LINE_SLACK:
+            raise target_too_long(self._limits.target_bytes)
+        elif data not in (b"", b"\r") and not can_become_request_line(data):
+            raise malformed("The request does not begin with an HTTP request line.")
 
     def _read(self, head: bytes) -> RequestHead:
         line = head[: head.find(b"\r\n")]
@@ -154,22 +159,12 @@ class HeadReader:
         except httptools.HttpParserUpgrade as upgrade:
             message = "The protocol cannot be changed on this connection; use HTTP/1.1 requests."
             raise RequestRefusedError(426, "upgrade_not_offered", message) from upgrade
-        except httptools.HttpParserError as error:
-            raise self._explain(data, error) from error
-        return self._fields
-
-    def _explain(self, data: bytes, error: httptools.HttpParserError) -> RequestRefusedError:
-        """The most exact refusal for what the parser did not take."""
-        line, found, _ = data.partition(b"\r\n")
-        if found:
-            try:
-                split_request_line(line, self._limits.target_bytes)
-            except RequestRefusedError as refusal:
-                return refusal
-        if isinstance(error, httptools.HttpParserInvalidMethodError) and begins_with_token(line):
+        except httptools.HttpParserInvalidMethodError as error:
             message = "The request method is not known here."
-            return RequestRefusedError(501, "method_not_implemented", message)
-        return malformed(f"The request is not well-formed HTTP: {error}.")
+            raise RequestRefusedError(501, "method_not_implemented", message) from error
+        except httptools.HttpParserError as error:
+            raise malformed(f"The request is not well-formed HTTP: {error}.") from error
+        return self._fields
 
     def _release(self) -> None:
         # The parser holds callbacks of the object that holds the parser.

@@ -11,7 +11,8 @@ Header = tuple[bytes, bytes]
 class Headers:
     """Header fields in order, as received, with a look-up by lower-case name.
 
-    ``fields`` keeps the spelling, order and duplicates of the wire; :meth:`get` gives the first value.
+    ``fields`` keeps the spelling, order and duplicates of the wire; :meth:`get` gives the first
+    value.
     """
 
     __slots__ = ("_first", "fields")

@@ -58,8 +58,10 @@ class Plane:
         return b"".join((*head, body))
 
     async def handle(self, exchange: ServerExchange) -> None:
-        """Runs the handler to its end. It may leave an answer that has begun to callbacks of its own,
-        which then finish or abort it; it never leaves one that has not."""
+        """Runs the handler to its end, and answers for it where it has not begun to.
+
+        It may leave an answer that has begun to callbacks of its own, which finish or abort it.
+        """
         try:
             await self._handler(exchange)
             if not exchange.started and not exchange.disconnected:

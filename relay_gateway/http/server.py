@@ -22,9 +22,10 @@ def server_protocol(
 ) -> Callable[..., asyncio.Protocol]:
     """What makes the protocol object of each connection, as ``uvicorn.Config(http=...)`` takes it.
 
-    ``handler`` runs once per request, in its own task, as soon as the head is complete. ``refuse``
-    gives the header block and body of an answer where no handler can: broken requests, and handlers
-    that failed before they began to answer. Each block line ends with CRLF.
+    ``handler`` runs once per request, in its own task, as soon as the head is complete; it may
+    return once it has begun an answer that callbacks of its own will end. ``refuse`` gives the
+    header block and body of an answer where no handler can: broken requests, and handlers that
+    failed before they began to answer. Each block line ends with CRLF.
     """
     plane = Plane(handler, refuse, limits or ServerLimits())
 

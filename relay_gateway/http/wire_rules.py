@@ -17,6 +17,7 @@ from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.message import Headers
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LINE_BEGIN = re.compile(_TOKEN.pattern + rb"(?: [!-~\x80-\xff]*(?: [!-~]*\r?)?)?")
 _VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE)
 _VISIBLE = re.compile(rb"[!-~]+")
@@ -64,9 +65,9 @@ def split_request_line(line: bytes, target_limit: int) -> tuple[str, bytes, str]
     return method.decode("ascii"), target, version[5:].decode("ascii")
 
 
-def begins_with_token(line: bytes) -> bool:
-    """Whether what there is of a request line can be a method, known or not."""
-    return _TOKEN.fullmatch(line.partition(b" ")[0]) is not None
+def can_become_request_line(data: bytes) -> bool:
+    """Whether more bytes could make a request line of ``data``, which holds no CRLF yet."""
+    return _LINE_BEGIN.fullmatch(data) is not None
 
 
 def _wrong_version(version: bytes) -> RequestRefusedError:

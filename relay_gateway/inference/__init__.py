@@ -1,1 +1,2 @@
-"""The wire-facing side of the data plane: routes, gateway headers, errors in the caller's dialect."""
+"""The wire-facing side of the data plane: routes, gateway headers, errors in the caller's
+dialect."""

@@ -33,9 +33,10 @@ class AnswerWriter:
         }
 
     def answer_headers(self, call: Call, answer: Exchange | Refusal) -> bytes:
-        """The header block of an upstream's answer: what is allowed of its own, and the gateway's."""
-        assert call.host is not None
-        returned = self._returned[call.host.adapter]
+        """The header block of an upstream's answer: what is allowed of its own, and the
+        gateway's."""
+        adapter = call.host.adapter if call.host else ""
+        returned = self._returned.get(adapter, _ALWAYS_RETURNED)
         lines = [
             b"%b: %b\r\n" % (name, value)
             for name, value in answer.headers.fields

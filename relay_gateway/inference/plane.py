@@ -53,7 +53,9 @@ class InferencePlane:
 
     async def handle(self, caller: Caller) -> None:
         """Answers one request, whatever it is."""
-        routes = self._routes.get(caller.path) or self._routes.get(self._without_prefix(caller.path))
+        routes = self._routes.get(caller.path) or self._routes.get(
+            self._without_prefix(caller.path)
+        )
         if routes is not None:
             route = routes.get(caller.method)
             if route is not None:

@@ -1,1 +1,2 @@
-"""One inference request from its first byte to its usage record; knows no HTTP framework and no database."""
+"""One inference request from its first byte to its usage record; knows no HTTP framework and no
+database."""

@@ -28,7 +28,8 @@ class Authenticator:
     ) -> RelayKey:
         """The relay key of a request; ``now`` is in seconds since the epoch.
 
-        Raises :class:`RequestRefusedError`; an unknown, a disabled and a revoked key are not told apart.
+        Raises :class:`RequestRefusedError`; an unknown, a disabled and a revoked key are not told
+        apart.
         """
         presented = self.present(headers)
         if presented is None:
@@ -48,7 +49,8 @@ class Authenticator:
         return key
 
     def present(self, headers: Headers) -> str | None:
-        """The relay key as sent; 400 ``duplicate_auth`` when a header that carries it comes twice."""
+        """The relay key as sent; 400 ``duplicate_auth`` when a header that carries it comes
+        twice."""
         for name in self._own:
             value = _single(headers, name)
             if value is not None:

@@ -94,7 +94,8 @@ def ask_for_usage(data: bytes, option: UsageOption) -> tuple[bytes, bool]:
 
 
 def top_level(data: bytes) -> Iterator[Member]:
-    """The members of a valid JSON object with the bounds of their values, escapes in names resolved."""
+    """The members of a valid JSON object with the bounds of their values, escapes in names
+    resolved."""
     depth = 0
     name: str | None = None
     string = b""

@@ -46,7 +46,8 @@ class Credentials:
     def peek(self, key: HostKey) -> Secret | None:
         """The credential if it is known and still usable; starts a refresh when that is due."""
         known = self._known.get(key.id)
-        if known is None or known.stored is not key.stored and known.stored != key.stored:
+        # An unchanged row is the same object in most snapshots; comparing models costs more.
+        if known is None or (known.stored is not key.stored and known.stored != key.stored):
             return None
         now = self._clock.monotonic()
         if now >= known.refresh_at:
@@ -64,21 +65,24 @@ class Credentials:
         return known if known is not None else await asyncio.shield(self._fetch(key))
 
     def refused(self, key: HostKey, secret: Secret, changed: Callable[[], None]) -> None:
-        """An upstream refused ``secret``: fetches it anew and calls ``changed`` if it is another one."""
+        """An upstream refused ``secret``: fetches it anew and calls ``changed`` if it is another
+        one."""
         known = self._known.get(key.id)
         if known is not None and known.secret is not secret:
             changed()
             return
 
         def compare(task: asyncio.Task[Secret]) -> None:
-            if not task.cancelled() and task.exception() is None:
-                if not task.result().matches(secret.reveal()):
-                    changed()
+            if task.cancelled() or task.exception() is not None:
+                return
+            if not task.result().matches(secret.reveal()):
+                changed()
 
         self._fetch(key).add_done_callback(compare)
 
     def describe(self, key_id: str) -> dict[str, object]:
-        """What the control plane shows: whether it is resolved, how old it is, what went wrong last."""
+        """What the control plane shows: whether it is resolved, how old it is, what went wrong
+        last."""
         known = self._known.get(key_id)
         if known is None:
             return {"resolved": False, "ageSeconds": None, "lastError": None}
@@ -121,7 +125,7 @@ class Credentials:
             ) from None
         except SecretError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - plugins raise what they like
             raise SecretUnavailableError(
                 f"secret backend {key.backend!r} failed with {type(error).__name__}"
             ) from None

@@ -121,8 +121,8 @@ class Dispatcher:
     def _keys(self, call: Call, candidate: Candidate) -> list[HostKey | None]:
         if candidate.binding.host.no_auth:
             return [None]
-        assert call.policy is not None
-        return list(self._pools.order(candidate.keys, call.policy.key_selection))
+        strategy = call.policy.key_selection if call.policy else "prioritized"
+        return list(self._pools.order(candidate.keys, strategy))
 
     async def _attempt(
         self, call: Call, candidate: Candidate, key: HostKey | None, headers: Headers
@@ -232,7 +232,7 @@ class Dispatcher:
             request = provider.build_request(upstream)
         except UpstreamError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - plugins raise what they like
             raise self._adapter_failed(provider, error) from None
         return await self._client.send(self._target(host), request)
 
@@ -242,7 +242,7 @@ class Dispatcher:
         first = {name.lower(): value for name, value in reversed(exchange.headers.fields)}
         try:
             return provider.classify(exchange.status, first, body[:CLASSIFIED_BYTES])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - plugins raise what they like
             raise self._adapter_failed(provider, error) from None
 
     def _adapter_failed(self, provider: UpstreamProvider, error: Exception) -> AdapterFailedError:
@@ -271,10 +271,9 @@ class Dispatcher:
     @staticmethod
     def _note(call: Call, began: float, status: int, error: str | None) -> None:
         duration = asyncio.get_running_loop().time() - began
-        assert call.host is not None
         call.attempts.append(
             Attempt(
-                host_id=call.host.id,
+                host_id=call.host.id if call.host else "",
                 host_key_id=call.host_key.id if call.host_key else None,
                 status=status,
                 error=error,

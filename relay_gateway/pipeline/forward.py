@@ -1,4 +1,5 @@
-"""The way back: bytes to the caller first, then to the meter, called back per chunk without a task."""
+"""The way back: bytes to the caller first, then to the meter, called back per chunk without a
+task."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 class Forwarder:
-    """Carries the body of one answer. It ends in exactly one of three ways — the upstream ended, the
-    upstream failed, the caller left — and then calls ``settle`` once."""
+    """Carries the body of one answer. It ends in exactly one of three ways — the upstream ended,
+    the upstream failed, the caller left — and then calls ``settle`` once."""
 
     __slots__ = (
         "_call",
@@ -99,7 +100,7 @@ class Forwarder:
         self._exchange.cancel()
         self.failed(UpstreamTimeoutError("the caller's deadline has passed", phase="total"))
 
-    def _flow(self, writable: bool) -> None:
+    def _flow(self, writable: bool) -> None:  # noqa: FBT001 - the signature of the port
         if writable:
             self._exchange.resume()
         else:
@@ -113,7 +114,8 @@ class Forwarder:
 
 
 class Tap:
-    """What sees a copy of the answer. This one looks at nothing: for bodies that cannot be metered."""
+    """What sees a copy of the answer. This one looks at nothing: for bodies that cannot be
+    metered."""
 
     edits = False
     is_stream = False
@@ -135,7 +137,8 @@ class Tap:
 
 
 class BodyTap(Tap):
-    """Keeps references to the chunks of an answer that is not a stream, and meters it when it is whole."""
+    """Keeps references to the chunks of an answer that is not a stream, and meters it when it is
+    whole."""
 
     def __init__(self, call: Call, meter: UsageMeter) -> None:
         self._meter = meter
@@ -154,7 +157,7 @@ class BodyTap(Tap):
         if self._chunks:
             try:
                 self._meter.body(b"".join(self._chunks))
-            except Exception:  # metering must never cost an answer
+            except Exception:  # noqa: BLE001 - metering must never cost an answer
                 _log.exception("a meter failed; this answer is not metered")
             self._chunks.clear()
 
@@ -187,7 +190,7 @@ class StreamTap(Tap):
             return 0
         try:
             flags = self._meter.event(*parse_event(event))
-        except Exception:  # metering must never cost an answer
+        except Exception:  # noqa: BLE001 - metering must never cost an answer
             _log.exception("a meter failed; this stream is not metered any further")
             self._metering = False
             return 0
@@ -219,7 +222,8 @@ class WithholdingTap(StreamTap):
 
 
 def make_tap(call: Call, exchange: Exchange) -> Tap:
-    """The tap that fits the answer; encoded bodies and foreign content types are not looked into."""
+    """The tap that fits the answer; encoded bodies and foreign content types are not looked
+    into."""
     encoding = exchange.headers.get(b"content-encoding")
     if encoding is not None and encoding.lower() != b"identity":
         return Tap()

@@ -62,7 +62,7 @@ class KeyPools:
         state = self.state(key_id)
         if seconds is None:
             seconds = min(MAX_BENCH, MIN_BENCH * 2**state.strikes)
-        seconds = min(MAX_RETRY_AFTER, max(MIN_BENCH, seconds)) * random.uniform(1.0, 1.1)
+        seconds = min(MAX_RETRY_AFTER, max(MIN_BENCH, seconds)) * random.uniform(1.0, 1.1)  # noqa: S311 - jitter
         state.strikes += 1
         state.reason = reason
         state.benched_until = max(state.benched_until, self._clock.monotonic() + seconds)
@@ -121,5 +121,6 @@ class KeyPools:
 
 
 def _weighted(keys: Sequence[HostKey]) -> Iterable[HostKey]:
-    drawn = [(random.random() ** (1 / key.weight) if key.weight else -1.0) for key in keys]
+    # Efraimidis and Spirakis: the largest u^(1/w) first is a draw by weight without replacement.
+    drawn = [(random.random() ** (1 / key.weight) if key.weight else -1.0) for key in keys]  # noqa: S311
     return [key for _, key in sorted(zip(drawn, keys, strict=True), key=lambda pair: -pair[0])]

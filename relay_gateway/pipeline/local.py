@@ -1,4 +1,5 @@
-"""Exchanges with providers that answer inside the process, as if they had come over a connection."""
+"""Exchanges with providers that answer inside the process, as if they had come over a
+connection."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class LocalExchange:
                 receiver.data(chunk)
         except UpstreamError as error:
             receiver.failed(error)
-        except Exception as error:  # a provider's mistake ends this answer, not the process
+        except Exception as error:  # noqa: BLE001 - a provider's mistake ends only this answer
             receiver.failed(UpstreamClosedError(f"the provider failed: {type(error).__name__}"))
         else:
             receiver.end()

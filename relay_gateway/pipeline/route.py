@@ -13,7 +13,8 @@ from relay_gateway.errors import RequestRefusedError
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A host that may be asked, as what, and with which keys (empty for one without authentication)."""
+    """A host that may be asked, as what, and with which keys (empty for one without
+    authentication)."""
 
     model: Model
     binding: Binding
@@ -22,7 +23,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Candidates in groups of equal priority, the best group first. Within a group weights decide."""
+    """Candidates in groups of equal priority, the best group first. Within a group weights
+    decide."""
 
     model: Model
     groups: tuple[tuple[Candidate, ...], ...]
@@ -49,7 +51,8 @@ class Router:
         wire_format: str,
         pin: str | None,
     ) -> Plan:
-        """The plan for a model named ``name`` under ``policy``; ``pin`` is the slug of a wanted host."""
+        """The plan for a model named ``name`` under ``policy``; ``pin`` is the slug of a wanted
+        host."""
         model, pinned = snapshot.find_model(name)
         if model is None:
             raise RequestRefusedError(
@@ -154,11 +157,13 @@ def _weighted(group: tuple[Candidate, ...]) -> list[Candidate]:
     """A random order in which each next one is drawn by weight (weight 0 comes last)."""
     if len(group) == 1:
         return list(group)
-    drawn = [
-        (random.random() ** (1 / weight) if (weight := candidate.binding.weight) else -1.0, index)
-        for index, candidate in enumerate(group)
-    ]
+    # Efraimidis and Spirakis: the largest u^(1/w) first is a draw by weight without replacement.
+    drawn = [(_draw(candidate.binding.weight), index) for index, candidate in enumerate(group)]
     return [group[index] for _, index in sorted(drawn, reverse=True)]
+
+
+def _draw(weight: int) -> float:
+    return random.random() ** (1 / weight) if weight else -1.0  # noqa: S311 - chance, not secrecy
 
 
 def _not_allowed(model: Model) -> RequestRefusedError:

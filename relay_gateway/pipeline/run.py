@@ -70,8 +70,8 @@ class Pipeline:
         Returns when the answer has begun or the request has ended.
         """
         task = asyncio.current_task()
-        assert task is not None
-        caller.on_disconnect = partial(_cancel, task)
+        if task is not None:
+            caller.on_disconnect = partial(_cancel, task)
         try:
             if refused is not None:
                 raise refused
@@ -88,7 +88,7 @@ class Pipeline:
             self._end_cancelled(call, caller)
             if not caller.disconnected:
                 raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - one request fails, the process goes on
             if caller.disconnected:
                 self._end_cancelled(call, caller)
             else:

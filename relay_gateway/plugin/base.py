@@ -25,7 +25,8 @@ class PluginConfig(BaseModel):
 
 
 class CatalogModel(BaseModel):
-    """Base of models that appear inside catalog entities: camelCase in JSON, unknown fields refused."""
+    """Base of models that appear inside catalog entities: camelCase in JSON, unknown fields
+    refused."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
@@ -44,7 +45,8 @@ class Plugin(Generic[ConfigT]):
     """
 
     name: ClassVar[str]
-    """What configuration and catalog call this plugin, unique within its kind; lower case, ``-`` or ``_``."""
+    """What configuration and catalog call this plugin, unique within its kind; lower case, ``-`` or
+    ``_``."""
 
     api_version: ClassVar[int] = API_VERSION
 

@@ -46,12 +46,13 @@ class PluginContext:
     plugin: str
     """Name of the plugin this context belongs to; names its logger and threads."""
     data_dir: Path
-    """Directory of the gateway's own files; a plugin keeps its files below ``data_dir / plugin``."""
+    """Directory of the gateway's own files; a plugin keeps its files below ``data_dir /
+    plugin``."""
     database_url: str
     """The gateway's database as the operator wrote it (``sqlite:///…`` or ``postgresql://…``)."""
     master_keys: Sequence[Secret] = ()
     """The master key ring, current key first, each 32 bytes in standard base64; may be empty."""
-    environ: Callable[[str], str | None] = field(default=lambda name: None)
+    environ: Callable[[str], str | None] = field(default=lambda _name: None)
     """Reads one environment variable as it was when the process started."""
     clock: Clock = field(default_factory=SystemClock)
     max_threads: int = 8
@@ -65,9 +66,11 @@ class PluginContext:
         return logging.getLogger(f"relay_gateway.plugins.{self.plugin}")
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
-        """Runs ``call(*args)`` in a thread of this plugin's own bounded pool and returns its result.
+        """Runs ``call(*args)`` in a thread of this plugin's own bounded pool and returns its
+        result.
 
-        A cancelled wait leaves the thread to finish by itself; the pool bounds how many such can be.
+        A cancelled wait leaves the thread to finish by itself; the pool bounds how many such can
+        be.
         """
         import asyncio
 

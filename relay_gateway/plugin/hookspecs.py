@@ -5,9 +5,9 @@ A plugin is a module (or object) named by an entry point in the group ``relay_ga
     [project.entry-points."relay_gateway"]
     acme = "relay_gateway_acme"
 
-that implements one or more of the hooks below. Each is called once, at start, without arguments, and
-returns classes; requests call methods of objects made from those classes and never a hook. A hook
-must not do I/O, read configuration or keep state: that is what ``aopen`` of the class is for.
+that implements one or more of the hooks below. Each is called once, at start, without arguments,
+and returns classes; requests call methods of objects made from those classes and never a hook. A
+hook must not do I/O, read configuration or keep state: that is what ``aopen`` of the class is for.
 """
 
 from __future__ import annotations

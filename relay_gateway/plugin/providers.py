@@ -1,7 +1,7 @@
 """Upstream providers: how a kind of host is asked and how its answers are to be taken.
 
-Providers are sans-I/O: they build requests, classify answers and define wire formats; sockets, time,
-retries and cancellation are the gateway's.
+Providers are sans-I/O: they build requests, classify answers and define wire formats; sockets,
+time, retries and cancellation are the gateway's.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from relay_gateway.secret import Secret
 
 
 class AdapterConfig(CatalogModel):
-    """Base of a provider's ``adapterConfig``, the part of a host that only its adapter understands."""
+    """Base of a provider's ``adapterConfig``, the part of a host that only its adapter
+    understands."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHost:
     """A catalog host as its provider sees it; lives as long as the host's definition does.
 
-    ``path`` is the path of ``baseUrl`` without a trailing slash (``""`` or ``"/v1"``), ``headers`` the
-    host's own static headers, already encoded (see :func:`encode_headers`).
+    ``path`` is the path of ``baseUrl`` without a trailing slash (``""`` or ``"/v1"``), ``headers``
+    the host's own static headers, already encoded (see :func:`encode_headers`).
     """
 
     id: str
@@ -62,8 +63,9 @@ class UpstreamCall:
 
 @dataclass(slots=True)
 class UpstreamRequest:
-    """What is to be sent. ``target`` is path and query; ``headers`` is a block of encoded lines, each
-    ended by CRLF, without ``Host``, ``Content-Length`` and hop-by-hop headers: those are the core's."""
+    """What is to be sent. ``target`` is path and query; ``headers`` is a block of encoded lines,
+    each ended by CRLF, without ``Host``, ``Content-Length`` and hop-by-hop headers: those are the
+    core's."""
 
     target: bytes
     headers: bytes
@@ -114,9 +116,11 @@ class UpstreamProvider(Plugin[ConfigT]):
     defines: ClassVar[tuple[type[WireFormat], ...]] = ()
     """Wire formats that this distribution brings along."""
     request_headers: ClassVar[frozenset[bytes]] = frozenset()
-    """Lower-case names of caller headers that may go upstream, besides ``content-type`` and ``accept``."""
+    """Lower-case names of caller headers that may go upstream, besides ``content-type`` and
+    ``accept``."""
     response_headers: ClassVar[frozenset[bytes]] = frozenset()
-    """Lower-case names of upstream headers that may go to the caller, besides ``content-type`` and the like."""
+    """Lower-case names of upstream headers that may go to the caller, besides ``content-type`` and
+    the like."""
     local: ClassVar[bool] = False
     """Whether hosts of this provider are answered inside the process by :meth:`answer`."""
 
@@ -129,7 +133,8 @@ class UpstreamProvider(Plugin[ConfigT]):
         return (call.host.path + call.endpoint.upstream_path).encode("ascii")
 
     def headers(self, call: UpstreamCall) -> bytes:
-        """The header block: the caller's allowed headers, the host's static ones, the credential."""
+        """The header block: the caller's allowed headers, the host's static ones, the
+        credential."""
         block = [b"%s: %s\r\n" % pair for pair in call.headers]
         block.append(call.host.headers)
         if call.secret is not None:
@@ -137,17 +142,17 @@ class UpstreamProvider(Plugin[ConfigT]):
         return b"".join(block)
 
     async def answer(self, call: UpstreamCall) -> LocalAnswer:
-        """The answer of a ``local`` provider. May raise :class:`UpstreamError` like a real exchange."""
+        """The answer of a ``local`` provider. May raise :class:`UpstreamError` like a real
+        exchange."""
         raise NotImplementedError
 
     def credential(self, secret: Secret) -> bytes:
         """The header line that carries the credential; bearer by default."""
         return b"authorization: Bearer %s\r\n" % secret.reveal().encode("ascii")
 
-    def classify(
-        self, status: int, headers: Mapping[bytes, bytes], body: bytes
-    ) -> Classification:
-        """What an answer with a status of 300 or more means; ``body`` is its beginning (≤ 64 KiB)."""
+    def classify(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> Classification:
+        """What an answer with a status of 300 or more means; ``body`` is its beginning (≤ 64
+        KiB)."""
         if status in (401, 403):
             return Classification(Verdict.CREDENTIAL)
         if status == 429:
@@ -158,20 +163,25 @@ class UpstreamProvider(Plugin[ConfigT]):
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """Header lines ready to send. Raises ``ValueError`` for what must not be in one; the message names
-    the header, never its value."""
+    """Header lines ready to send. Raises ``ValueError`` for what must not be in one; the message
+    names the header, never its value."""
     lines = []
     for name, value in headers.items():
-        if not name or not all(c.isascii() and (c.isalnum() or c in "!#$%&'*+-.^_`|~") for c in name):
+        if not name or not all(
+            c.isascii() and (c.isalnum() or c in "!#$%&'*+-.^_`|~") for c in name
+        ):
             raise ValueError(f"{name!r} is not a header name")
         if not value.isascii() or not value.isprintable() or value != value.strip():
-            raise ValueError(f"the value of header {name!r} has characters that a header cannot carry")
+            raise ValueError(
+                f"the value of header {name!r} has characters that a header cannot carry"
+            )
         lines.append(f"{name.lower()}: {value}\r\n")
     return "".join(lines).encode("ascii")
 
 
 def retry_after(value: bytes | None) -> float | None:
-    """Seconds from a ``Retry-After`` header (RFC 9110 §10.2.3, a number or a date), else ``None``."""
+    """Seconds from a ``Retry-After`` header (RFC 9110 §10.2.3, a number or a date), else
+    ``None``."""
     if value is None:
         return None
     try:

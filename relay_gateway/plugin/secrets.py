@@ -31,7 +31,8 @@ class RowBinding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedSecret:
-    """A credential with its facts. ``ttl`` is in seconds; ``None`` leaves it to the gateway's default."""
+    """A credential with its facts. ``ttl`` is in seconds; ``None`` leaves it to the gateway's
+    default."""
 
     value: Secret
     ttl: float | None = None
@@ -41,8 +42,8 @@ class ResolvedSecret:
 class SecretBackend(Plugin[ConfigT]):
     """Turns a reference into a credential. ``name`` is the ``kind`` of its references.
 
-    ``Ref`` is what an administrator writes, ``StoredRef`` what the catalog keeps, ``PublicRef`` what
-    reads show; they differ only for a backend that keeps the value in the catalog itself.
+    ``Ref`` is what an administrator writes, ``StoredRef`` what the catalog keeps, ``PublicRef``
+    what reads show; they differ only for a backend that keeps the value in the catalog itself.
     """
 
     Ref: ClassVar[type[SecretRef]]

@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SeedEntity:
-    """One entity to create. ``kind`` is the singular name (``model``); ``spec`` is JSON in camelCase,
-    in which references are slugs instead of ids."""
+    """One entity to create. ``kind`` is the singular name (``model``); ``spec`` is JSON in
+    camelCase, in which references are slugs instead of ids."""
 
     kind: str
     slug: str
@@ -21,8 +21,8 @@ class SeedEntity:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentKey:
-    """A well-known variable: where it is set at the first start, a host key for ``host`` (a slug) is
-    created that refers to it."""
+    """A well-known variable: where it is set at the first start, a host key for ``host`` (a slug)
+    is created that refers to it."""
 
     variable: str
     host: str
@@ -30,7 +30,8 @@ class EnvironmentKey:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSeed:
-    """Entities in an order in which each refers only to earlier ones, written once to an empty catalog.
+    """Entities in an order in which each refers only to earlier ones, written once to an empty
+    catalog.
 
     ``source`` says where the facts come from, ``as_of`` when they were read (ISO date).
     """

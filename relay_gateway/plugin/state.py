@@ -14,7 +14,8 @@ class Hold:
     """One claim on one limited resource.
 
     ``key`` names the counter (rule and scope), ``amount`` is in the rule's meter, ``limit`` per
-    ``window`` seconds; ``window`` 0 makes it a gauge that is given back by :meth:`StateStore.settle`.
+    ``window`` seconds; ``window`` 0 makes it a gauge that is given back by
+    :meth:`StateStore.settle`.
     """
 
     key: str
@@ -26,7 +27,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Answer to a reservation. ``refused`` is the index of the first hold that did not fit, or ``-1``.
+    """Answer to a reservation. ``refused`` is the index of the first hold that did not fit, or
+    ``-1``.
 
     ``retry_after`` is in seconds; ``remaining`` has one figure per hold.
     """

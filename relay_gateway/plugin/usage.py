@@ -13,7 +13,8 @@ Outcome = Literal["ok", "upstream_error", "rejected", "cancelled", "aborted", "t
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One try at an upstream. ``status`` is the upstream's (0: none arrived), ``error`` a stable code."""
+    """One try at an upstream. ``status`` is the upstream's (0: none arrived), ``error`` a stable
+    code."""
 
     host_id: str
     host_key_id: str | None = None
@@ -86,8 +87,8 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which records ``GET /logs`` wants, newest first.
 
     ``equals`` maps field names of :class:`UsageRecord` in camelCase to wanted values; ``tags`` must
-    all match; times are RFC 3339 UTC, ``start`` included, ``end`` not; ``text`` is looked for in ids,
-    model names and error codes.
+    all match; times are RFC 3339 UTC, ``start`` included, ``end`` not; ``text`` is looked for in
+    ids, model names and error codes.
     """
 
     limit: int = 100
@@ -142,7 +143,8 @@ LOG_DIMENSIONS: Mapping[str, str] = {
     "outcome": "outcome",
     "status": "status",
 }
-"""Dimension names of usage queries and the record fields they group by; ``tag:<name>`` is one more."""
+"""Dimension names of usage queries and the record fields they group by; ``tag:<name>`` is one
+more."""
 
 LOG_FILTERS: frozenset[str] = frozenset(
     {

@@ -1,7 +1,7 @@
 """Wire formats: what callers and upstreams speak, at which paths, and how it is metered.
 
-A wire format is defined by one plugin and named ``family.operation`` (``acme.chat``). The core looks
-formats up by name; a provider says which names it speaks, whoever defined them.
+A wire format is defined by one plugin and named ``family.operation`` (``acme.chat``). The core
+looks formats up by name; a provider says which names it speaks, whoever defined them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import msgspec
 CONTENT = 1
 """The event carries the first or a further piece of the answer that a person would see."""
 USAGE_ONLY = 2
-"""The event carries usage figures and nothing else; it is withheld when the caller did not ask for it."""
+"""The event carries usage figures and nothing else; it is withheld when the caller did not ask for
+it."""
 TERMINAL = 4
 """The event marks the regular end of the answer."""
 FAILED = 8
@@ -65,8 +66,8 @@ class ListedModel:
 class Dialect:
     """How a family of wire formats words its errors and model lists.
 
-    This class renders the widespread shape ``{"error": {"message", "type", "code", "param"}}``, which
-    is also what the gateway answers where no dialect applies. ``name`` is unique.
+    This class renders the widespread shape ``{"error": {"message", "type", "code", "param"}}``,
+    which is also what the gateway answers where no dialect applies. ``name`` is unique.
     """
 
     name: ClassVar[str] = "default"
@@ -170,8 +171,8 @@ class WireFormat:
     endpoints: ClassVar[tuple[Endpoint, ...]] = ()
     usage_option: ClassVar[UsageOption | None] = None
     stream_ends_with_terminal: ClassVar[bool] = True
-    """Whether every complete stream has an event that its meter flags ``TERMINAL``; a stream without
-    it is then recorded as broken off."""
+    """Whether every complete stream has an event that its meter flags ``TERMINAL``; a stream
+    without it is then recorded as broken off."""
 
     def meter(self) -> UsageMeter:
         """A fresh meter for one answer."""

@@ -22,7 +22,7 @@ from relay_gateway.control.relay_keys import (
 from relay_gateway.errors import RelayError
 from relay_gateway.pipeline.credentials import Credentials
 from relay_gateway.plugin import SystemClock
-from relay_gateway.registry import PluginState, Plugins, Registry
+from relay_gateway.registry import Plugins, PluginState, Registry
 from relay_gateway.secret import Secret
 from relay_gateway.security.relay_keys import mint_relay_key
 from relay_gateway.server.first_start import seed_catalog
@@ -52,7 +52,8 @@ class CatalogAdmin:
     async def create_relay_key(
         self, name: str, policy: str, expires_at: datetime | None
     ) -> tuple[Secret, EntityRow]:
-        """A new relay key under the policy with this slug or id; the plaintext is in the answer only."""
+        """A new relay key under the policy with this slug or id; the plaintext is in the answer
+        only."""
         row = await self._store.get("policy", policy)
         spec = RelayKeySpec(policy_id=row.id, expires_at=expires_at)
         minted, created = await create_relay_key(

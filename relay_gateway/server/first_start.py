@@ -1,4 +1,5 @@
-"""What an empty catalog begins with: a default policy, what providers ship knowing, keys from variables."""
+"""What an empty catalog begins with: a default policy, what providers ship knowing, keys from
+variables."""
 
 from __future__ import annotations
 
@@ -60,11 +61,13 @@ async def seed_catalog(
     for seed in seeds:
         for entity in seed.entities:
             collected.add(entity.kind, entity.slug, entity.display_name, entity.spec)
-    variables = []
+    variables: list[str] = []
     for seed in seeds:
-        for key in seed.environment_keys:
-            if environ(key.variable) and await _add_key(collected, key, backends):
-                variables.append(key.variable)
+        variables += [
+            key.variable
+            for key in seed.environment_keys
+            if environ(key.variable) and await _add_key(collected, key, backends)
+        ]
     written = await store.write_all(collected.entities, only_when_empty=True)
     return variables if written else []
 

@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 
 
 class CatalogWatcher:
-    """Rebuilds the snapshot after a write of this process, and when the revision tells of another's."""
+    """Rebuilds the snapshot after a write of this process, and when the revision tells of
+    another's."""
 
     def __init__(
         self,
@@ -35,8 +36,8 @@ class CatalogWatcher:
         self._polling: asyncio.Task[None] | None = None
 
     async def refresh(self) -> ReloadReport:
-        """Rebuilds from the database as it is now. Callers that come while a build is under way share
-        the next one, so that many writes cost few builds."""
+        """Rebuilds from the database as it is now. Callers that come while a build is under way
+        share the next one, so that many writes cost few builds."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._rebuild_next())
         return await asyncio.shield(self._next)
@@ -79,5 +80,5 @@ class CatalogWatcher:
                     await self.refresh()
             except StorageUnavailableError as error:
                 self._live.reject(str(error))
-            except Exception:
+            except Exception:  # noqa: BLE001 - the next poll tries again
                 _log.exception("the catalog could not be rebuilt; the last good one stays")

@@ -125,7 +125,9 @@ class CatalogDraft:
 
     def model(self, slug: str, host_ids: list[str], *, provider_id: str, **spec: Any) -> str:
         """A model that is bound to ``host_ids`` in this order."""
-        bindings = [{"hostId": id, "priority": index} for index, id in enumerate(host_ids)]
+        bindings = [
+            {"hostId": host_id, "priority": index} for index, host_id in enumerate(host_ids)
+        ]
         return self.add("model", slug, {"providerId": provider_id, "bindings": bindings} | spec)
 
     def policy(self, slug: str = "all", **spec: Any) -> str:

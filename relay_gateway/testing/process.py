@@ -20,8 +20,8 @@ START_SECONDS = 30.0
 class GatewayProcess:
     """``relay-gateway serve`` on free ports with its data in ``directory``.
 
-    ``environ`` is added to a clean environment, so that nothing of the machine's own leaks in. Use as
-    an async context manager; ``stdout`` and ``stderr`` are complete after the end.
+    ``environ`` is added to a clean environment, so that nothing of the machine's own leaks in. Use
+    as an async context manager; ``stdout`` and ``stderr`` are complete after the end.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class GatewayProcess:
         )
 
     async def start(self) -> None:
-        """Starts and waits until both planes are announced. Raises ``AssertionError`` with the output."""
+        """Starts and waits until both planes are announced. Raises ``AssertionError`` with the
+        output."""
         self._announced.clear()
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -18,7 +18,8 @@ LOG_SECONDS = 5.0
 
 
 class Scenario:
-    """What an acceptance test works with. ``answers`` collects every body the control plane gave."""
+    """What an acceptance test works with. ``answers`` collects every body the control plane
+    gave."""
 
     def __init__(
         self,
@@ -35,7 +36,8 @@ class Scenario:
         admin.event_hooks["response"] = [self._remember]
 
     async def post(self, plural: str, display_name: str, **spec: Any) -> dict[str, Any]:
-        """Creates an entity by HTTP and gives the answer. ``slug`` in ``spec`` goes into metadata."""
+        """Creates an entity by HTTP and gives the answer. ``slug`` in ``spec`` goes into
+        metadata."""
         metadata = {"displayName": display_name}
         if "slug" in spec:
             metadata["slug"] = spec.pop("slug")
@@ -62,6 +64,16 @@ class Scenario:
                 record: dict[str, Any] = answer.json()["log"]
                 return record
             assert asyncio.get_running_loop().time() < deadline, answer.text
+            await asyncio.sleep(0.02)
+
+    async def logs(self, count: int) -> list[dict[str, Any]]:
+        """All usage records, newest first, as soon as there are ``count`` of them."""
+        deadline = asyncio.get_running_loop().time() + LOG_SECONDS
+        while True:
+            items: list[dict[str, Any]] = (await self.admin.get("/logs")).json()["items"]
+            if len(items) >= count:
+                return items
+            assert asyncio.get_running_loop().time() < deadline, f"{len(items)} records"
             await asyncio.sleep(0.02)
 
     async def sweep(self, *texts: str, allowed: tuple[str, ...] = ()) -> None:

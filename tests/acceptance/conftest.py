@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,14 @@ MESSAGE_USAGE = {
 
 def chat(request: SeenRequest) -> Script:
     """A chat completion as the real API words it; usage in a stream only when it was asked for."""
-    body = request.json()
-    common = {"id": "chatcmpl-1", "created": 1, "model": "upstream-model-2026"}
+    body: dict[str, Any] = request.json()
+    common: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": "upstream-model-2026"}
     if not body.get("stream"):
         message = {"role": "assistant", "content": "Hello there"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         whole = {**common, "object": "chat.completion", "choices": [choice], "usage": CHAT_USAGE}
         return json_response(200, whole)
-    part = {**common, "object": "chat.completion.chunk"}
+    part: dict[str, Any] = {**common, "object": "chat.completion.chunk"}
     deltas = [{"role": "assistant", "content": ""}, {"content": "Hello"}, {"content": " there"}]
     events = [
         sse_event({**part, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
@@ -56,14 +57,12 @@ def embeddings(request: SeenRequest) -> Script:
     vector = encoded if request.json().get("encoding_format") == "base64" else [1.0, 0.0]
     data = [{"object": "embedding", "index": 0, "embedding": vector}]
     usage = {"prompt_tokens": 7, "total_tokens": 7}
-    return json_response(
-        200, {"object": "list", "data": data, "model": "embed-1", "usage": usage}
-    )
+    return json_response(200, {"object": "list", "data": data, "model": "embed-1", "usage": usage})
 
 
 def messages(request: SeenRequest) -> Script:
     """A message, whole or as the six kinds of events."""
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
@@ -75,12 +74,12 @@ def messages(request: SeenRequest) -> Script:
     }
     if not request.json().get("stream"):
         return json_response(200, message)
-    begin = {**message, "content": [], "stop_reason": None}
+    begin: dict[str, Any] = {**message, "content": [], "stop_reason": None}
     begin["usage"] = {**MESSAGE_USAGE, "output_tokens": 1}
     block = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": "Hello there"}
     stop = {"stop_reason": "end_turn", "stop_sequence": None}
-    named = [
+    named: list[dict[str, Any]] = [
         {"type": "message_start", "message": begin},
         {"type": "content_block_start", "index": 0, "content_block": block},
         {"type": "ping"},
@@ -123,9 +122,9 @@ def responses(request: SeenRequest) -> Script:
     }
     if not request.json().get("stream"):
         return json_response(200, whole)
-    started = {**whole, "status": "in_progress", "output": [], "usage": None}
+    started: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
     delta = {"item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": "Hello there"}
-    named = [
+    named: list[dict[str, Any]] = [
         {"type": "response.created", "sequence_number": 0, "response": started},
         {"type": "response.output_text.delta", "sequence_number": 1, "logprobs": [], **delta},
         {"type": "response.completed", "sequence_number": 2, "response": whole},
@@ -133,7 +132,7 @@ def responses(request: SeenRequest) -> Script:
     return sse_response([sse_event(event, event=str(event["type"])) for event in named])
 
 
-ROUTES = {
+ROUTES: dict[str, Callable[[SeenRequest], Script]] = {
     "/v1/chat/completions": chat,
     "/v1/embeddings": embeddings,
     "/v1/messages": messages,
@@ -171,7 +170,8 @@ def database(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture
 async def scenario(database: dict[str, str], tmp_path: Path) -> AsyncIterator[Scenario]:
-    """A running gateway; the environment carries one provider credential, a canary like the rest."""
+    """A running gateway; the environment carries one provider credential, a canary like the
+    rest."""
     canary = Canary()
     environ = {
         **database,
@@ -183,5 +183,3 @@ async def scenario(database: dict[str, str], tmp_path: Path) -> AsyncIterator[Sc
     }
     async with running_scenario(tmp_path, providers, environ, canary) as scenario:
         yield scenario
-
-

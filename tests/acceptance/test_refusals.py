@@ -158,13 +158,15 @@ async def refusing(tmp_path: Path) -> AsyncIterator[Refusing]:
             )
         for name in ("good", "denied"):
             hosts = (await scenario.admin.get("/hosts")).json()["items"]
-            wanted = [h["metadata"]["id"] for h in hosts if h["spec"]["baseUrl"] == scenario.upstream.url]
+            wanted = [
+                h["metadata"]["id"] for h in hosts if h["spec"]["baseUrl"] == scenario.upstream.url
+            ]
             await scenario.create(
                 "models",
                 name,
                 name=name,
                 providerId=provider,
-                bindings=[{"hostId": id} for id in wanted],
+                bindings=[{"hostId": host_id} for host_id in wanted],
             )
         keys = {"good": await scenario.relay_key("good", policy)}
         keys["expired"] = await scenario.relay_key(
@@ -175,8 +177,8 @@ async def refusing(tmp_path: Path) -> AsyncIterator[Refusing]:
         )
         revoked = await scenario.post("relay-keys", "revoked", policyId=policy)
         keys["revoked"] = revoked["plaintext"]
-        id = revoked["relayKey"]["metadata"]["id"]
-        assert (await scenario.admin.post(f"/relay-keys/by-id/{id}/revoke")).status_code == 200
+        url = f"/relay-keys/by-id/{revoked['relayKey']['metadata']['id']}/revoke"
+        assert (await scenario.admin.post(url)).status_code == 200
         async with httpx.AsyncClient(
             base_url=scenario.gateway.inference_url, trust_env=False
         ) as client:

@@ -10,8 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_gateway.plugin import CONTENT, FAILED, TERMINAL, Reading, UsageMeter
+from relay_gateway.plugin import (
+    CONTENT,
+    FAILED,
+    TERMINAL,
+    PluginConfig,
+    Reading,
+    UpstreamProvider,
+    UsageMeter,
+)
+from relay_gateway.testing.conformance import (
+    AnswerSample,
+    StreamSample,
+    UpstreamProviderConformance,
+)
+from relay_gateway.testing.context import plugin_context
 from relay_gateway_provider_anthropic.formats import CountTokensFormat, MessagesFormat
+from relay_gateway_provider_anthropic.provider import AnthropicProvider
 
 ANSWERS = Path(__file__).parent / "answers"
 
@@ -51,6 +66,20 @@ STREAMS: dict[str, tuple[Reading, list[int]]] = {
     ),
 }
 
+MESSAGE = Reading(
+    {
+        "input": 6197,
+        "output": 503,
+        "cacheRead": 2051,
+        "cacheWrite": 2051,
+        "cacheWrite1h": 0,
+        "reasoning": 0,
+    },
+    {"searches": 0},
+    finish_reason="end_turn",
+    upstream_model="claude-opus-5-5",
+)
+
 NOISE: Sequence[Event] = (
     (b"", b""),
     (b"ping", b'{"type": "ping"}'),
@@ -80,6 +109,30 @@ def events_of(name: str) -> list[Event]:
 
 def feed(meter: UsageMeter, events: Sequence[Event]) -> list[int]:
     return [meter.event(name, data) for name, data in events]
+
+
+class TestConformance(UpstreamProviderConformance):
+    """The provider keeps what the base classes promise, on the recorded answers."""
+
+    @pytest.fixture
+    def provider(self, tmp_path: Path) -> UpstreamProvider:
+        return AnthropicProvider(PluginConfig(), plugin_context(tmp_path))
+
+    @pytest.fixture
+    def answer_samples(self) -> Sequence[AnswerSample]:
+        message = (ANSWERS / "message.json").read_bytes()
+        return [
+            AnswerSample("anthropic.messages", message, MESSAGE),
+            AnswerSample("anthropic.count_tokens", b'{"input_tokens": 2095}', Reading()),
+        ]
+
+    @pytest.fixture
+    def stream_samples(self) -> Sequence[StreamSample]:
+        return [
+            StreamSample("anthropic.messages", events_of(name), reading)
+            for name, (reading, flags) in STREAMS.items()
+            if FAILED not in flags
+        ]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -124,24 +177,6 @@ def test_no_event_whatever_makes_the_meter_raise(name: bytes, data: bytes) -> No
     assert meter.reading == Reading()
 
 
-def test_whole_message_is_metered() -> None:
-    meter = MessagesFormat().meter()
-    meter.body((ANSWERS / "message.json").read_bytes())
-    assert meter.reading == Reading(
-        {
-            "input": 6197,
-            "output": 503,
-            "cacheRead": 2051,
-            "cacheWrite": 2051,
-            "cacheWrite1h": 0,
-            "reasoning": 0,
-        },
-        {"searches": 0},
-        finish_reason="end_turn",
-        upstream_model="claude-opus-5-5",
-    )
-
-
 def test_cache_writes_are_told_from_their_breakdown_where_there_is_no_total() -> None:
     meter = MessagesFormat().meter()
     usage = {
@@ -157,6 +192,14 @@ def test_f44_figures_that_are_no_counts_are_ignored_and_an_explicit_zero_is_kept
     usage = {"input_tokens": 0, "output_tokens": True, "cache_read_input_tokens": -5}
     meter.body(msgspec.json.encode({"usage": usage}))
     assert meter.reading.tokens == {"input": 0}
+
+
+def test_f44_figures_whose_sum_is_no_count_leave_the_sum_out() -> None:
+    meter = MessagesFormat().meter()
+    most = (1 << 63) - 1
+    usage = {"input_tokens": most, "cache_read_input_tokens": most, "output_tokens": 1}
+    meter.body(msgspec.json.encode({"usage": usage}))
+    assert meter.reading.tokens == {"cacheRead": most, "output": 1}
 
 
 def test_f44_cumulative_figures_replace_earlier_ones() -> None:

@@ -15,10 +15,18 @@ from relay_gateway.plugin import (
     FAILED,
     TERMINAL,
     USAGE_ONLY,
+    PluginConfig,
     Reading,
+    UpstreamProvider,
     UsageMeter,
     WireFormat,
 )
+from relay_gateway.testing.conformance import (
+    AnswerSample,
+    StreamSample,
+    UpstreamProviderConformance,
+)
+from relay_gateway.testing.context import plugin_context
 from relay_gateway_provider_openai.formats import (
     FORMATS,
     ChatFormat,
@@ -26,6 +34,7 @@ from relay_gateway_provider_openai.formats import (
     EmbeddingsFormat,
     ResponsesFormat,
 )
+from relay_gateway_provider_openai.provider import OpenAIProvider
 
 ANSWERS = Path(__file__).parent / "answers"
 
@@ -99,6 +108,45 @@ STREAMS: dict[str, tuple[type[WireFormat], Reading, list[int]]] = {
     ),
 }
 
+WHOLE: dict[str, tuple[type[WireFormat], Reading]] = {
+    "chat": (
+        ChatFormat,
+        Reading(
+            {
+                "input": 190,
+                "output": 100,
+                "cacheRead": 12,
+                "cacheWrite": 8,
+                "audioInput": 150,
+                "reasoning": 4,
+                "audioOutput": 60,
+            },
+            finish_reason="stop",
+            upstream_model="gpt-audio-mini-2025-12-15",
+        ),
+    ),
+    "completion": (
+        CompletionsFormat,
+        Reading(
+            {"input": 5, "output": 7},
+            finish_reason="length",
+            upstream_model="gpt-3.5-turbo-instruct",
+        ),
+    ),
+    "response": (
+        ResponsesFormat,
+        Reading(
+            {"input": 328, "output": 52, "cacheRead": 320, "cacheWrite": 0, "reasoning": 40},
+            finish_reason="completed",
+            upstream_model="gpt-6-luna-2026-09-22",
+        ),
+    ),
+    "embeddings": (
+        EmbeddingsFormat,
+        Reading({"input": 8}, upstream_model="text-embedding-3-small"),
+    ),
+}
+
 # Cut in the middle, no JSON, not an object, wrong types, half a character, too deep, too large.
 NOISE: Sequence[Event] = (
     (b"", b""),
@@ -128,6 +176,34 @@ def events_of(name: str) -> list[Event]:
 
 def feed(meter: UsageMeter, events: Sequence[Event]) -> list[int]:
     return [meter.event(name, data) for name, data in events]
+
+
+class TestConformance(UpstreamProviderConformance):
+    """The provider keeps what the base classes promise, on the recorded answers."""
+
+    @pytest.fixture
+    def provider(self, tmp_path: Path) -> UpstreamProvider:
+        return OpenAIProvider(PluginConfig(), plugin_context(tmp_path))
+
+    @pytest.fixture
+    def answer_samples(self) -> Sequence[AnswerSample]:
+        return [
+            AnswerSample(wire_format.name, (ANSWERS / f"{name}.json").read_bytes(), reading)
+            for name, (wire_format, reading) in WHOLE.items()
+        ]
+
+    @pytest.fixture
+    def stream_samples(self) -> Sequence[StreamSample]:
+        return [
+            StreamSample(
+                wire_format.name,
+                events_of(name),
+                reading,
+                [index for index, flag in enumerate(flags) if flag & USAGE_ONLY],
+            )
+            for name, (wire_format, reading, flags) in STREAMS.items()
+            if FAILED not in flags
+        ]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -170,50 +246,6 @@ def test_no_event_whatever_makes_a_meter_raise(
     assert meter.event(name, data) >= 0
     meter.body(data)
     assert meter.reading.tokens == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "wire_format", "reading"),
-    [
-        (
-            "chat",
-            ChatFormat,
-            Reading(
-                {
-                    "input": 190,
-                    "output": 100,
-                    "cacheRead": 12,
-                    "cacheWrite": 8,
-                    "audioInput": 150,
-                    "reasoning": 4,
-                    "audioOutput": 60,
-                },
-                finish_reason="stop",
-                upstream_model="gpt-audio-mini-2025-12-15",
-            ),
-        ),
-        (
-            "response",
-            ResponsesFormat,
-            Reading(
-                {"input": 328, "output": 52, "cacheRead": 320, "cacheWrite": 0, "reasoning": 40},
-                finish_reason="completed",
-                upstream_model="gpt-6-luna-2026-09-22",
-            ),
-        ),
-        (
-            "embeddings",
-            EmbeddingsFormat,
-            Reading({"input": 8}, upstream_model="text-embedding-3-small"),
-        ),
-    ],
-)
-def test_whole_answers_are_metered(
-    name: str, wire_format: type[WireFormat], reading: Reading
-) -> None:
-    meter = wire_format().meter()
-    meter.body((ANSWERS / f"{name}.json").read_bytes())
-    assert meter.reading == reading
 
 
 def test_f44_figures_that_are_no_counts_are_ignored_and_an_explicit_zero_is_kept() -> None:

@@ -1,6 +1,5 @@
 """What an upstream provider promises: safe requests and sane verdicts."""
 
-# ruff: noqa: S101 - assertions are what a suite is made of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

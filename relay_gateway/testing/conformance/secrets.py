@@ -1,6 +1,5 @@
 """What a secret backend promises."""
 
-# ruff: noqa: S101 - assertions are what a suite is made of
 from __future__ import annotations
 
 import asyncio

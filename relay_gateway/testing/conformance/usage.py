@@ -1,6 +1,5 @@
 """What a usage sink promises, and what one that can be read from promises besides."""
 
-# ruff: noqa: S101 - assertions are what a suite is made of
 from __future__ import annotations
 
 import asyncio

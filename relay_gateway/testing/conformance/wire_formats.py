@@ -1,6 +1,5 @@
 """What a wire format promises: meters that nothing upsets, errors and lists in its own words."""
 
-# ruff: noqa: S101 - assertions are what a suite is made of
 from __future__ import annotations
 
 import json

@@ -73,7 +73,8 @@ class ShownRef(SecretRef):
 
 
 class BoxSecrets(SecretBackend[PluginConfig]):
-    """Keeps values reversed, with the place they belong to: enough to see what was bound to what."""
+    """Keeps values reversed, with the place they belong to: enough to see what was bound to
+    what."""
 
     name: ClassVar[str] = "box"
     Ref = BoxRef

@@ -17,7 +17,7 @@ async def sealed(store: CatalogStore, entity: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_reference_is_kept_and_shown_as_it_was_given(
-    admin: httpx.AsyncClient, catalog: Any, store: CatalogStore
+    catalog: Any, store: CatalogStore
 ) -> None:
     key = await catalog.host_key(kind="variable", variable="ACME_KEY")
     assert key["spec"]["valueFrom"] == {"kind": "variable", "variable": "ACME_KEY"}

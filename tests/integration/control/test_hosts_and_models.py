@@ -144,7 +144,7 @@ async def test_certificate_checks_cannot_be_turned_off(
     ],
 )
 async def test_grants_are_references_and_nothing_else(
-    admin: httpx.AsyncClient, problem_fields: ProblemFields, grant: str, accepted: bool
+    admin: httpx.AsyncClient, problem_fields: ProblemFields, grant: str, *, accepted: bool
 ) -> None:
     sent = {"metadata": {"displayName": "P"}, "spec": {"deny": [grant]}}
     answer = await admin.post("/policies", json=sent)

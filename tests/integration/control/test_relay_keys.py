@@ -17,6 +17,10 @@ async def sealed(store: CatalogStore, key_id: str) -> dict[str, Any]:
     return (await store.get("relay key", key_id)).sealed
 
 
+def contents(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.iterdir())
+
+
 def seconds_left(former: dict[str, str]) -> float:
     return (datetime.fromisoformat(former["until"]) - datetime.now(UTC)).total_seconds()
 
@@ -41,7 +45,7 @@ async def test_the_plaintext_is_in_the_answer_to_creation_and_nowhere_else(
         text = (await admin.get(path)).text
         assert plaintext[16:] not in text
         assert kept["digest"] not in text
-    files = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    files = contents(tmp_path)
     assert kept["digest"].encode() in files
     assert plaintext[16:].encode() not in files
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from relay_gateway.errors import UpstreamConnectError, UpstreamTimeoutError, UpstreamTlsError
 from relay_gateway.http.client import HttpClient
 from relay_gateway.http.egress import Address
-from relay_gateway.http.race import connect_first
+from relay_gateway.http.race import _close_late_winner, connect_first
 from relay_gateway.http.resolve import SystemResolver
 from relay_gateway.http.target import Target
 from relay_gateway.plugin import UpstreamRequest
@@ -124,6 +124,37 @@ async def test_f31_the_next_address_is_tried_when_one_is_silent_or_refuses() -> 
             connected = await connect_first(addresses, port)
         with connected:
             assert connected.getpeername() == ("127.0.0.1", port)
+
+
+async def test_f31_a_connection_that_comes_too_late_is_closed() -> None:
+    async def connect() -> socket.socket:
+        await asyncio.sleep(0)
+        return socket.socket()
+
+    attempt = asyncio.create_task(connect())
+    attempt.add_done_callback(_close_late_winner)
+    late = await attempt
+    await asyncio.sleep(0)
+    assert late.fileno() == -1
+
+
+async def test_f31_a_caller_that_gives_up_does_not_take_the_answer_from_another() -> None:
+    asked = asyncio.Event()
+    go_on = asyncio.Event()
+
+    class Slow(SystemResolver):
+        async def _ask(self, host: str, port: int) -> Sequence[Address]:
+            asked.set()
+            await go_on.wait()
+            return (LOOPBACK,)
+
+    resolver = Slow()
+    first, second = (asyncio.create_task(resolver.resolve("a.test", 80)) for _ in range(2))
+    await asked.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    go_on.set()
+    assert await second == (LOOPBACK,)
 
 
 async def test_f31_the_reason_is_told_when_no_address_answers() -> None:

@@ -82,7 +82,7 @@ class Stage:
         writable = asyncio.Event()
         writable.set()
 
-        def flow(go_on: bool) -> None:  # noqa: FBT001 - called by position
+        def flow(go_on: bool) -> None:
             self.pauses += not go_on
             (writable.set if go_on else writable.clear)()
 

@@ -35,7 +35,7 @@ async def test_f11_a_bad_row_is_quarantined_and_the_rest_loads(
     row.spec.update(change)
     snapshot = world.snapshot()
     assert (row.id, reason) in {(bad.id, bad.reason) for bad in snapshot.quarantined}
-    good = {id for id in (*snapshot.hosts, *snapshot.models_by_id, *snapshot.policies)}
+    good = {*snapshot.hosts, *snapshot.models_by_id, *snapshot.policies}
     assert len(good) >= 2
     assert snapshot.entities == len(world.draft.rows)
 

@@ -46,8 +46,8 @@ def test_references_mean_models_at_hosts_and_a_deny_wins(
     compiler: GrantCompiler, grants: list[str], denies: list[str], expected: dict[str, set[str]]
 ) -> None:
     compiled = compiler.compile(grants, denies)
-    assert {id: set(hosts) for id, hosts in compiled.hosts_by_model.items()} == {
-        id: set(hosts) for id, hosts in expected.items()
+    assert {model: set(hosts) for model, hosts in compiled.hosts_by_model.items()} == {
+        model: set(hosts) for model, hosts in expected.items()
     }
 
 

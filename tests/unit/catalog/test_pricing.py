@@ -53,9 +53,7 @@ def test_an_unused_request_without_a_sheet_is_not_unpriced() -> None:
 
 @pytest.mark.parametrize(("prompt", "expected"), [(200_000, 1_000), (200_001, 2_000)])
 def test_a_tier_applies_above_its_threshold(prompt: int, expected: int) -> None:
-    pricing = sheet(
-        rate("tokens.input", "1"), rate("tokens.input", "2", aboveTokens=200_000)
-    )
+    pricing = sheet(rate("tokens.input", "1"), rate("tokens.input", "2", aboveTokens=200_000))
     assert price(pricing, {"input": prompt}, {}).nanos == prompt * expected
 
 

@@ -63,9 +63,9 @@ async def test_an_idle_connection_is_read_although_its_last_exchange_had_paused(
     connection, transport, owner = connected()
     exchange = connection.start(b"GET / HTTP/1.1\r\n\r\n", UpstreamRequest(b"/", b"", b""))
     exchange.pause()
-    assert not transport.reading
+    before = transport.reading
     connection.data_received(ANSWER)
-    assert transport.reading
+    assert (before, transport.reading) == (False, True)
     assert owner.released_count == 1
     assert await exchange.read(10) == b"ok"
 

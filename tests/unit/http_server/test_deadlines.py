@@ -72,9 +72,10 @@ def test_timer_stops_with_the_last_connection() -> None:
     sweep.add(first, loop.as_loop())
     sweep.add(second, loop.as_loop())
     sweep.discard(first)
-    assert not loop.timer.cancelled
+    cancelled = [loop.timer.cancelled]
     sweep.discard(second)
-    assert loop.timer.cancelled
+    cancelled.append(loop.timer.cancelled)
+    assert cancelled == [False, True]
     assert len(sweep) == 0
 
 

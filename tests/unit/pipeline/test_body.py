@@ -28,7 +28,7 @@ JSON = st.recursive(
         (b' {"stream" : true, "model" : "a/b:c" }', ("a/b:c", True)),
         (b'{"model":"m","stream":null}', ("m", False)),
         (b'{"messages":[{"model":"inner"}],"model":"m"}', ("m", False)),
-        ('{"model":"m","x":"\\u0041"}'.encode(), ("m", False)),
+        (b'{"model":"m","x":"\\u0041"}', ("m", False)),
         (b'{"x":"\\"model\\"","model":"m"}', ("m", False)),
         (b'{"role":"model","model":"m"}', ("m", False)),
     ],

@@ -15,7 +15,15 @@ from relay_gateway.testing.clock import FakeClock
 def key(name: str, *, priority: int = 0, weight: int = 1) -> HostKey:
     binding = RowBinding("host key", name, "spec.valueFrom", 1)
     return HostKey(
-        name, name, "h", Policy("p", "p"), "table", SecretRef(kind="table"), binding, weight, priority
+        name,
+        name,
+        "h",
+        Policy("p", "p"),
+        "table",
+        SecretRef(kind="table"),
+        binding,
+        weight,
+        priority,
     )
 
 

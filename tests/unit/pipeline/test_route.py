@@ -36,7 +36,7 @@ def hosts(plan: Plan) -> list[str]:
 
 def refused(world: PipelineWorld, name: str, **more: str) -> tuple[int, str]:
     with pytest.raises(RequestRefusedError) as refusal:
-        route(world, name, **more)  # type: ignore[arg-type]
+        route(world, name, **more)
     return refusal.value.status, refusal.value.code
 
 

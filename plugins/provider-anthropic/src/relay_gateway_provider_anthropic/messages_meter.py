@@ -121,23 +121,25 @@ class MessagesMeter(UsageMeter):
 
     def _publish(self) -> None:
         """Turns the host's figures into the gateway's meters; what was not said stays absent."""
-        said, tokens = self._said, self.reading.tokens
+        said = self._said
         written = said.get("cache_creation_input_tokens")
         if written is None and ("1h" in said or "5m" in said):
             written = said.get("1h", 0) + said.get("5m", 0)
         if "input_tokens" in said:
             cached = said.get("cache_read_input_tokens", 0) + (written or 0)
-            tokens["input"] = said["input_tokens"] + cached
+            self._set("input", said["input_tokens"] + cached)
         if written is not None:
-            tokens["cacheWrite"] = max(0, written - said.get("1h", 0))
-        for meter, figure in (
-            ("cacheRead", "cache_read_input_tokens"),
-            ("cacheWrite1h", "1h"),
-            ("output", "output_tokens"),
-            ("reasoning", "thinking"),
-        ):
-            if figure in said:
-                tokens[meter] = said[figure]
+            self._set("cacheWrite", max(0, written - said.get("1h", 0)))
+        self._set("cacheRead", said.get("cache_read_input_tokens"))
+        self._set("cacheWrite1h", said.get("1h"))
+        self._set("output", said.get("output_tokens"))
+        self._set("reasoning", said.get("thinking"))
+
+    def _set(self, meter: str, amount: int | None) -> None:
+        # Sums are checked again: two large counts together may be none.
+        figure = count(amount)
+        if figure is not None:
+            self.reading.tokens[meter] = figure
 
 
 def _type(data: bytes) -> bytes:

@@ -70,5 +70,5 @@ def _count_reasoning_as_output(tokens: dict[str, int], usage: dict[str, object])
     reasoning = figure(usage, "completion_tokens_details", "reasoning_tokens")
     if output is None or prompt is None or total is None or not reasoning:
         return
-    if total == prompt + output + reasoning:
+    if total == prompt + output + reasoning:  # a count itself, and so is each part of it
         tokens["output"] = output + reasoning
