@@ -105,13 +105,19 @@ class OperationRoutes:
              Operation("getOpenApi", "This document")),
         )  # fmt: skip
         for method, path, endpoint, model, operation in routes:
+            documented = self._docs.describe(operation)
+            if model is ReadinessAnswer:
+                documented["responses"][503] = {
+                    "model": ReadinessAnswer,
+                    "description": "Not ready; the body says why.",
+                }
             app.add_api_route(
                 path,
                 endpoint,
                 methods=[method],
                 response_model=model,
                 tags=["operations"],
-                **self._docs.describe(operation),
+                **documented,
             )
 
     async def _version(self) -> Response:

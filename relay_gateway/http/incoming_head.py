@@ -157,8 +157,9 @@ class HeadReader:
         try:
             self._fields.parser.feed_data(new)
         except httptools.HttpParserUpgrade as upgrade:
-            message = "The protocol cannot be changed on this connection; use HTTP/1.1 requests."
-            raise RequestRefusedError(426, "upgrade_not_offered", message) from upgrade
+            if not _can_be_ignored(self._fields.headers):
+                message = "The protocol cannot be changed here; use HTTP/1.1 requests."
+                raise RequestRefusedError(426, "upgrade_not_offered", message) from upgrade
         except httptools.HttpParserInvalidMethodError as error:
             message = "The request method is not known here."
             raise RequestRefusedError(501, "method_not_implemented", message) from error
@@ -172,3 +173,9 @@ class HeadReader:
             del self._fields.parser
             self._fields = None
         self._fed = 0
+
+
+def _can_be_ignored(headers: Headers) -> bool:
+    """Whether the only protocol offered is HTTP/2, as some clients do with every first request on a
+    plain connection: a server may go on in HTTP/1.1 as if it had not been asked (RFC 9110 §7.8)."""
+    return all(value.lower() == b"h2c" for value in headers.all(b"upgrade"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
 from relay_gateway.errors import UpstreamClosedError, UpstreamOverloadedError
@@ -126,7 +127,9 @@ class Pool:
     def _give_back(self, waiter: asyncio.Future[UpstreamConnection | None]) -> None:
         """Undoes a wait that ended by itself, possibly just after it had been granted."""
         if waiter.cancelled() or not waiter.done():
-            self._waiters.remove(waiter)
+            # A grant that came between the cancellation and this has passed over it already.
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
             return
         connection = waiter.result()
         if connection is None:

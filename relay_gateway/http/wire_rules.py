@@ -24,7 +24,8 @@ _VISIBLE = re.compile(rb"[!-~]+")
 # Segments of RFC 3986 without ";" (some servers cut parameters off there), without dot segments and
 # without empty ones but the last.
 _PATH = re.compile(rb"(?:/(?!\.{1,2}(?:/|\Z))(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%[0-9A-Fa-f]{2})+)*/?")
-_HIDDEN = re.compile(rb"%(?:[01][0-9a-f]|7f|2e|2f|5c|3b)", re.IGNORECASE)
+# An encoded slash is allowed: paths are never decoded to route, and model names may have one.
+_HIDDEN = re.compile(rb"%(?:[01][0-9a-f]|7f|2e|5c|3b)", re.IGNORECASE)
 _HOST = re.compile(rb"(?:[A-Za-z0-9._\-]+|\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?")
 
 _HOST_BYTES: Final = 262
@@ -115,7 +116,7 @@ def _check_path(path: bytes) -> None:
     if _PATH.fullmatch(path) is None or not _hides_nothing(path):
         raise malformed(
             "The path is not canonical: it must not contain '//', '/./', '/../', '\\', ';', or "
-            "percent-encoded dots, slashes, backslashes, semicolons or control characters."
+            "percent-encoded dots, backslashes, semicolons or control characters."
         )
 
 

@@ -87,10 +87,7 @@ class InferencePlane:
         call.client_request_id, call.user_agent = own.client_request_id, own.user_agent
         if own.timeout is not None:
             call.deadline = caller.received_at + own.timeout
-        if not self._live.loaded:
-            raise RequestRefusedError(
-                503, "not_ready", "the gateway has not loaded its catalog yet", retry_after=1
-            )
+        self._require_catalog()
         _check_content(caller)
 
     def _serve(self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None) -> None:
@@ -135,7 +132,14 @@ class InferencePlane:
         body = self._dialect(caller).model(_listed(model))
         self._answers.respond_json(caller, body, new_id())
 
+    def _require_catalog(self) -> None:
+        if not self._live.loaded:
+            raise RequestRefusedError(
+                503, "not_ready", "the gateway has not loaded its catalog yet", retry_after=1
+            )
+
     def _authenticate(self, caller: Caller) -> RelayKey:
+        self._require_catalog()
         address = self._addresses.read(caller.client_address, caller.headers)
         return self._authenticator.authenticate(
             self._live.current, caller.headers, address, time.time()

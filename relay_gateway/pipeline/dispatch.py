@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from relay_gateway.catalog.snapshot import Host, HostKey
+from relay_gateway.catalog.snapshot import Host, HostKey, Snapshot
 from relay_gateway.errors import (
     RequestRefusedError,
     SecretError,
@@ -117,6 +117,15 @@ class Dispatcher:
                 ):
                     break  # another key would meet the same unreachable host
         return self._give_up(plan, last)
+
+    def retain(self, snapshot: Snapshot) -> None:
+        """Lets go of connections to hosts that are no longer in the catalog, or not as they were."""
+        self._targets = {
+            host_id: known
+            for host_id, known in self._targets.items()
+            if snapshot.hosts.get(host_id) is known[0]
+        }
+        self._client.retain([target_of(host) for host in snapshot.hosts.values()])
 
     def _keys(self, call: Call, candidate: Candidate) -> list[HostKey | None]:
         if candidate.binding.host.no_auth:

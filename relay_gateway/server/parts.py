@@ -153,20 +153,20 @@ def _assemble(
     pools = KeyPools(clock)
     client = HttpClient(egress_deny=settings.egress_deny)
     credentials = Credentials(plugins.secret_backends, clock)
-    sqlite = settings.database_file is not None
+    report = partial(plugins.report, PluginKind.UPSTREAM_PROVIDER)
+    dispatcher = Dispatcher(plugins.providers, client, credentials, pools, report)
+    interval = POSTGRESQL_POLL if settings.database_file is None else SQLITE_POLL
     return Gateway(
         settings=settings,
         plugins=plugins,
         store=store,
         live=live,
-        watcher=CatalogWatcher(
-            store, live, _builder(plugins), SQLITE_POLL if sqlite else POSTGRESQL_POLL
-        ),
+        watcher=CatalogWatcher(store, live, _builder(plugins), dispatcher.retain, interval),
         pools=pools,
         credentials=credentials,
         client=client,
         delivery=delivery,
-        plane=_plane(settings, plugins, live, pools, client, credentials, delivery),
+        plane=_plane(settings, plugins, live, pools, dispatcher, delivery),
         usage_reader=_reader(settings, plugins),
     )
 
@@ -188,14 +188,11 @@ def _plane(
     plugins: Plugins,
     live: LiveCatalog,
     pools: KeyPools,
-    client: HttpClient,
-    credentials: Credentials,
+    dispatcher: Dispatcher,
     delivery: UsageDelivery,
 ) -> InferencePlane:
     answers = AnswerWriter(settings.header_prefixes[0], plugins.providers)
     authenticator = Authenticator(settings.header_prefixes)
-    report = partial(plugins.report, PluginKind.UPSTREAM_PROVIDER)
-    dispatcher = Dispatcher(plugins.providers, client, credentials, pools, report)
     pipeline = Pipeline(
         live,
         authenticator,

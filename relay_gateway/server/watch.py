@@ -25,11 +25,13 @@ class CatalogWatcher:
         store: CatalogStore,
         live: LiveCatalog,
         build: Callable[[CatalogRows], Snapshot],
+        swapped: Callable[[Snapshot], None],
         interval: float,
     ) -> None:
         self._store = store
         self._live = live
         self._build = build
+        self._swapped = swapped
         self._interval = interval
         self._building = asyncio.Lock()
         self._next: asyncio.Task[ReloadReport] | None = None
@@ -69,6 +71,7 @@ class CatalogWatcher:
         for row in snapshot.quarantined:
             _log.warning("%s %s is left out: %s", row.kind, row.slug, row.reason)
         self._live.swap(snapshot)
+        self._swapped(snapshot)
         duration = (time.monotonic() - began) * 1000
         return ReloadReport(snapshot.revision, snapshot.entities, round(duration, 3))
 

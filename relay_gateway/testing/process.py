@@ -38,6 +38,7 @@ class GatewayProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._readers: list[asyncio.Task[None]] = []
         self._announced = asyncio.Event()
+        self._printed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -95,6 +96,13 @@ class GatewayProcess:
             raise AssertionError(f"the gateway did not start:\n{self.stdout}\n{self.stderr}")
         ended.cancel()
 
+    async def until_printed(self, text: str, *, seconds: float = 5.0) -> None:
+        """Waits until ``text`` has appeared on standard output."""
+        async with asyncio.timeout(seconds):
+            while text not in self.stdout:
+                self._printed.clear()
+                await self._printed.wait()
+
     async def stop(self, *, seconds: float = 40.0) -> int:
         """Ends it with SIGTERM and returns its exit code; kills it when that takes too long."""
         process = self._process
@@ -145,6 +153,7 @@ class GatewayProcess:
     async def _read(self, stream: Any, name: str) -> None:
         async for line in stream:
             setattr(self, name, getattr(self, name) + line.decode(errors="replace"))
+            self._printed.set()
             self._look_for_addresses()
 
     def _look_for_addresses(self) -> None:

@@ -37,7 +37,8 @@ def client_of(gateway: GatewayProcess, key: str) -> openai.AsyncOpenAI:
 async def test_a_start_without_configuration_answers_within_two_seconds(tmp_path: Path) -> None:
     began = time.monotonic()
     async with GatewayProcess(tmp_path) as gateway:
-        answered = httpx.get(f"{gateway.inference_url}/readyz", trust_env=False)
+        async with httpx.AsyncClient(trust_env=False) as outside:
+            answered = await outside.get(f"{gateway.inference_url}/readyz")
         took = time.monotonic() - began
         assert answered.status_code == 200
         # The promise is 2 s on an idle machine; twice that says that something is wrong.
@@ -147,9 +148,7 @@ async def until_status(gateway: GatewayProcess, key: str, wanted: int) -> None:
 
 async def test_the_demo_prints_a_call_that_works(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path, command="demo") as gateway:
-        async with asyncio.timeout(5):
-            while "curl -N" not in gateway.stdout or "from openai" not in gateway.stdout:
-                await asyncio.sleep(0.02)
+        await gateway.until_printed("flush=True)")
         start = gateway.stdout.index("curl -N")
         command = gateway.stdout[start : gateway.stdout.index("\n\n", start)]
         process = await asyncio.create_subprocess_shell(

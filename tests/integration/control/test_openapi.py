@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from relay_gateway.catalog.kinds import PLURALS
-from relay_gateway.control import ControlServices, create_control_app
+from relay_gateway.control import ControlServices, Readiness, create_control_app
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def problems(document: dict[str, Any], schema: dict[str, Any], value: Any) -> li
     return [error.message for error in Draft202012Validator(rooted).iter_errors(value)]
 
 
-def answer_schema(document: dict[str, Any], method: str, path: str, status: int) -> dict[str, Any]:
+def answer_schema(
+    document: dict[str, Any], method: str, path: str, status: int | str
+) -> dict[str, Any]:
     answer = document["paths"][path][method]["responses"][str(status)]
     found: dict[str, Any] = answer["content"]["application/json"]["schema"]
     return found
@@ -77,7 +79,7 @@ async def test_every_operation_says_who_may_call_it_and_how_it_fails(
         failures = set(operation["responses"]) - {"200", "201"}
         assert failures >= ({"500"} if path in public else {"401", "500", "503"})
         for status in failures - ({"503"} if path == "/readyz" else set()):
-            schema = answer_schema(document, method, path, status)  # type: ignore[arg-type]
+            schema = answer_schema(document, method, path, status)
             assert schema["$ref"].endswith("/ErrorAnswer")
 
 
@@ -151,7 +153,7 @@ async def test_bodies_that_are_accepted_and_answers_to_them_follow_the_document(
         assert problems(document, body_schema(document, "put", path), entity) == []
         listed = (await admin.get(f"/{plural}")).json()
         assert problems(document, answer_schema(document, "get", f"/{plural}", 200), listed) == []
-        missing = {"metadata": {}, "spec": {}}
+        missing: dict[str, Any] = {"metadata": {}, "spec": {}}
         assert problems(document, body_schema(document, "post", f"/{plural}"), missing) != []
 
 
@@ -177,6 +179,10 @@ async def test_other_answers_follow_the_document(
         answer = await admin.request(method, url)
         assert answer.status_code == 200, answer.text
         assert problems(document, answer_schema(document, method, path, 200), answer.json()) == []
+    surroundings.readiness = Readiness(snapshot_loaded=False)
+    unready = await admin.get("/readyz")
+    schema = answer_schema(document, "get", "/readyz", 503)
+    assert problems(document, schema, unready.json()) == []
     refused = await admin.post("/policies", json={})
     schema = answer_schema(document, "post", "/policies", 422)
     assert problems(document, schema, refused.json()) == []

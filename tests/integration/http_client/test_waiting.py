@@ -65,9 +65,10 @@ async def test_f53_a_full_host_is_refused_soon_and_does_not_touch_another(
     holder.cancel()
 
 
+@pytest.mark.parametrize("leaves_first", [True, False])
 @pytest.mark.parametrize("finished", [True, False])
 async def test_f53_a_place_given_to_a_caller_that_leaves_at_that_moment_is_not_lost(
-    client: HttpClient, upstream: ScriptedUpstream, *, finished: bool
+    client: HttpClient, upstream: ScriptedUpstream, *, finished: bool, leaves_first: bool
 ) -> None:
     go_on = asyncio.Event()
     upstream.enqueue(
@@ -87,6 +88,8 @@ async def test_f53_a_place_given_to_a_caller_that_leaves_at_that_moment_is_not_l
         def failed(self, error: Exception) -> None: ...
 
     holder.receive(LeavesAtTheEnd())
+    if leaves_first:
+        waiter.cancel()
     if finished:
         go_on.set()
     else:
