@@ -71,7 +71,6 @@ class InferencePlane:
             route.endpoint,
             route.wire_format,
             self._live.current,
-            caller.received_at,
             self._addresses.read(caller.client_address, caller.headers),
         )
         refused: RequestRefusedError | None = None
@@ -86,7 +85,7 @@ class InferencePlane:
         call.tags, call.pin = own.tags, own.pin
         call.client_request_id, call.user_agent = own.client_request_id, own.user_agent
         if own.timeout is not None:
-            call.deadline = caller.received_at + own.timeout
+            call.deadline = call.received_at + own.timeout
         self._require_catalog()
         _check_content(caller)
 

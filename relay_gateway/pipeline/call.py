@@ -13,16 +13,17 @@ from relay_gateway.plugin.wire import Endpoint, Reading, WireFormat
 
 @dataclass(slots=True)
 class Call:
-    """One request. Times without a unit in their name are event-loop times in seconds."""
+    """One request. Times without a unit in their name are seconds of the monotonic clock, which is
+    also the event loop's; the loop's own reading has a resolution of milliseconds only."""
 
     endpoint: Endpoint
     wire_format: WireFormat
     snapshot: Snapshot
-    received_at: float
     client_address: str
     user_agent: str | None = None
     client_request_id: str | None = None
     request_id: str = field(default_factory=new_id)
+    received_at: float = field(default_factory=time.monotonic)
     started_ns: int = field(default_factory=time.time_ns)
     relay_key: RelayKey | None = None
     policy: Policy | None = None

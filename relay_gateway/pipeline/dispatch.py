@@ -5,8 +5,8 @@ The one owner of retries. Another attempt is only made before the first byte has
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -119,7 +119,7 @@ class Dispatcher:
         return self._give_up(plan, last)
 
     def retain(self, snapshot: Snapshot) -> None:
-        """Lets go of connections to hosts that are no longer in the catalog, or not as they were."""
+        """Lets go of connections to hosts that are gone from the catalog, or were changed."""
         self._targets = {
             host_id: known
             for host_id, known in self._targets.items()
@@ -141,7 +141,7 @@ class Dispatcher:
         secret = await self._secret(key) if key is not None else None
         if key is not None and secret is None:
             return None
-        began = asyncio.get_running_loop().time()
+        began = time.monotonic()
         call.model, call.host, call.host_key = candidate.model, host, key
         call.pricing = candidate.binding.pricing
         self._draw(call, key)
@@ -193,7 +193,7 @@ class Dispatcher:
         if call.sent_at is None:
             call.sent_at = began
         exchange = await self._send(provider, host, upstream)
-        call.first_byte_at = asyncio.get_running_loop().time()
+        call.first_byte_at = time.monotonic()
         if 200 <= exchange.status < 300:
             return exchange
         if exchange.status < 400:
@@ -279,7 +279,7 @@ class Dispatcher:
 
     @staticmethod
     def _note(call: Call, began: float, status: int, error: str | None) -> None:
-        duration = asyncio.get_running_loop().time() - began
+        duration = time.monotonic() - began
         call.attempts.append(
             Attempt(
                 host_id=call.host.id if call.host else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from relay_gateway.errors import UpstreamError, UpstreamTimeoutError
@@ -27,7 +28,6 @@ class Forwarder:
         "_call",
         "_caller",
         "_exchange",
-        "_loop",
         "_settle",
         "_tap",
         "_timer",
@@ -40,7 +40,6 @@ class Forwarder:
         self._caller = caller
         self._exchange = exchange
         self._settle = settle
-        self._loop = asyncio.get_running_loop()
         self._tap = make_tap(call, exchange)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -50,14 +49,15 @@ class Forwarder:
         caller.on_disconnect = self._caller_gone
         caller.on_flow = self._flow
         if self._call.deadline is not None:
-            self._timer = self._loop.call_at(self._call.deadline, self._out_of_time)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._call.deadline, self._out_of_time)
         caller.start(exchange.status, headers, None if self._tap.edits else _length(exchange))
         exchange.receive(self)
 
     def data(self, chunk: bytes) -> None:
         """A piece of the answer."""
         call = self._call
-        call.last_byte_at = now = self._loop.time()
+        call.last_byte_at = now = time.monotonic()
         if call.first_byte_at is None:
             call.first_byte_at = now
         tap = self._tap

@@ -38,10 +38,6 @@ class Caller(Protocol):
         """The address of the peer."""
 
     @property
-    def received_at(self) -> float:
-        """Event-loop time at which the first byte of the request arrived."""
-
-    @property
     def started(self) -> bool:
         """Whether an answer has begun."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -33,7 +33,7 @@ class Settlement:
         call.settled = True
         if call.drawn is not None:
             self._pools.give_back(call.drawn)
-        self._deliver(record_of(call, caller, asyncio.get_running_loop().time()), call.pricing)
+        self._deliver(record_of(call, caller, time.monotonic()), call.pricing)
 
 
 def record_of(call: Call, caller: Caller, now: float) -> UsageRecord:

@@ -124,14 +124,13 @@ class PipelineWorld:
             path="/v1/plain",
             body=body,
             headers=[(b"Authorization", b"Bearer " + bearer.encode()), *headers],
-            received_at=asyncio.get_running_loop().time(),
         )
 
     def call(self, caller: FakeCaller) -> Call:
         """The state that the inference plane would begin with."""
         wire_format = PlainFormat()
         endpoint = wire_format.endpoints[0]
-        return Call(endpoint, wire_format, self.live.current, caller.received_at, "127.0.0.1")
+        return Call(endpoint, wire_format, self.live.current, "127.0.0.1")
 
     async def run(self, caller: FakeCaller, *replies: Reply) -> UsageRecord:
         """Answers ``caller`` while the upstream replies so; the one record that came of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +44,9 @@ class Plane:
         self.world.draft.rows[1].spec["pathPrefix"] = "acme"
         self.world.publish()
         wire_format = PlainFormat()
-        self.plane = self.make(self.world.live, ServedEndpoint(wire_format.endpoints[0], wire_format))
+        self.plane = self.make(
+            self.world.live, ServedEndpoint(wire_format.endpoints[0], wire_format)
+        )
 
     def make(self, live: LiveCatalog, *endpoints: ServedEndpoint) -> InferencePlane:
         return InferencePlane(
@@ -68,7 +69,6 @@ class Plane:
             path,
             headers=[*([(b"authorization", bearer)] if key else []), *fields],
             body=b'{"model":"m"}',
-            received_at=asyncio.get_running_loop().time(),
         )
         await self.plane.handle(caller)
         await caller.wait_for_end()

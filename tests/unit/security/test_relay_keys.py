@@ -75,6 +75,16 @@ def test_any_text_is_answered_without_an_error(text: str) -> None:
         PLAIN.upper(),
         "sk-other-" + PLAIN[9:],
     ],
+    ids=[
+        "empty",
+        "prefix only",
+        "too short",
+        "too long",
+        "line end",
+        "leading space",
+        "capitals",
+        "other prefix",
+    ],
 )
 def test_what_has_another_form_is_no_key(text: str) -> None:
     assert not has_valid_checksum(text)
