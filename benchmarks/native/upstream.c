@@ -189,7 +189,8 @@ static void send_next(struct connection *connection)
 
 static void read_script(struct connection *connection)
 {
-    const char *path = strchr(connection->kept, '/');
+    const char *slash = strchr(connection->kept, '/');
+    const char *path = slash == NULL ? "" : slash;
     long first = 0, every = 0, wait = 0;
     connection->script = NOTHING;
     connection->size = 1024;

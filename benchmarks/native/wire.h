@@ -3,7 +3,6 @@
 #ifndef BENCHMARKS_WIRE_H
 #define BENCHMARKS_WIRE_H
 
-#define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>

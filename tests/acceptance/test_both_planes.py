@@ -9,6 +9,7 @@ import anthropic
 import openai
 import pytest
 
+from relay_gateway.testing.postgres import PostgresServer
 from relay_gateway.testing.scenario import Scenario
 
 
@@ -73,7 +74,10 @@ def message_client(scenario: Scenario, catalog: Catalog) -> anthropic.AsyncAnthr
 
 
 async def test_the_official_clients_get_their_answers_and_every_request_is_accounted_for(
-    scenario: Scenario, catalog: Catalog
+    scenario: Scenario,
+    catalog: Catalog,
+    database: dict[str, str],
+    request: pytest.FixtureRequest,
 ) -> None:
     said: Any = [{"role": "user", "content": "Hi"}]
     async with chat_client(scenario, catalog) as client:
@@ -131,7 +135,15 @@ async def test_the_official_clients_get_their_answers_and_every_request_is_accou
 
     await check_records(scenario, catalog, (chat_id, stream_id), message_id)
     check_ledger(scenario, catalog)
-    await scenario.sweep()
+    await scenario.sweep(dump_of(database, request))
+
+
+def dump_of(database: dict[str, str], request: pytest.FixtureRequest) -> str:
+    """Everything that lies in the PostgreSQL database; SQLite's files are searched anyway."""
+    if not database:
+        return ""
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.dump(database["RELAY_DATABASE_URL"])
 
 
 async def check_records(
