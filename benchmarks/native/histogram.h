@@ -1,11 +1,11 @@
-/* A histogram of nanoseconds with a relative width of 1/256. */
+/* A histogram of nanoseconds with a relative width of 1/4096. */
 
 #ifndef BENCHMARKS_HISTOGRAM_H
 #define BENCHMARKS_HISTOGRAM_H
 
 #include <stdint.h>
 
-enum { PARTS_BITS = 8, PARTS = 1 << PARTS_BITS, BUCKETS = (64 - PARTS_BITS) * PARTS };
+enum { PARTS_BITS = 12, PARTS = 1 << PARTS_BITS, BUCKETS = (64 - PARTS_BITS) * PARTS };
 
 struct histogram {
     uint64_t count, sum, largest;

@@ -15,18 +15,25 @@ class Headers:
     value.
     """
 
-    __slots__ = ("_first", "fields")
+    __slots__ = ("_first", "_repeated", "fields")
 
     def __init__(self, fields: Sequence[Header] = ()) -> None:
         self.fields: list[Header] = []
         self._first: dict[bytes, bytes] = {}
+        self._repeated: set[bytes] | None = None
         for name, value in fields:
             self.add(name, value)
 
     def add(self, name: bytes, value: bytes) -> None:
         """Appends one field; ``name`` in any case."""
         self.fields.append((name, value))
-        self._first.setdefault(name.lower(), value)
+        lower = name.lower()
+        if lower not in self._first:
+            self._first[lower] = value
+        elif self._repeated is None:
+            self._repeated = {lower}
+        else:
+            self._repeated.add(lower)
 
     def get(self, name: bytes) -> bytes | None:
         """The first value of ``name`` (lower case), or ``None``."""
@@ -35,6 +42,14 @@ class Headers:
     def all(self, name: bytes) -> list[bytes]:
         """Every value of ``name`` (lower case), in order."""
         return [value for field, value in self.fields if field.lower() == name]
+
+    def is_repeated(self, name: bytes) -> bool:
+        """Whether ``name`` (lower case) was sent more than once."""
+        return self._repeated is not None and name in self._repeated
+
+    def has_any(self, names: frozenset[bytes]) -> bool:
+        """Whether any of ``names`` (lower case) is present."""
+        return not names.isdisjoint(self._first)
 
     def names(self) -> frozenset[bytes]:
         """The lower-case names that are present."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from relay_gateway.catalog.live import LiveCatalog
@@ -12,7 +13,14 @@ from relay_gateway.catalog.snapshot import Model, RelayKey
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.ids import new_id
 from relay_gateway.inference.answers import AnswerWriter
-from relay_gateway.inference.requests import AddressReader, HeaderReader
+from relay_gateway.inference.requests import (
+    NONE,
+    AddressReader,
+    HeaderReader,
+    client_request_id,
+    user_agent,
+)
+from relay_gateway.log import request_id
 from relay_gateway.pipeline.authenticate import Authenticator
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.ports import Caller
@@ -51,41 +59,46 @@ class InferencePlane:
         self._dialects = dialects
         self.draining = False
 
-    async def handle(self, caller: Caller) -> None:
-        """Answers one request, whatever it is."""
+    def handle(self, caller: Caller) -> Coroutine[Any, Any, None]:
+        """What answers one request, whatever it is; to be run by a task of its own."""
         routes = self._routes.get(caller.path) or self._routes.get(
             self._without_prefix(caller.path)
         )
         if routes is not None:
             route = routes.get(caller.method)
             if route is not None:
-                await self._infer(caller, route)
-                return
+                return self._infer(caller, route)
+        return self._answer(caller, routes)
+
+    async def _answer(self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None) -> None:
         try:
             self._serve(caller, routes)
         except RequestRefusedError as error:
             self._answers.respond_error(caller, self._dialect(caller, routes), error, new_id())
 
-    async def _infer(self, caller: Caller, route: ServedEndpoint) -> None:
+    def _infer(self, caller: Caller, route: ServedEndpoint) -> Coroutine[Any, Any, None]:
         call = Call(
             route.endpoint,
             route.wire_format,
             self._live.current,
             self._addresses.read(caller.client_address, caller.headers),
         )
+        request_id.set(call.request_id)
         refused: RequestRefusedError | None = None
         try:
             self._read_headers(call, caller)
         except RequestRefusedError as error:
             refused = error
-        await self._pipeline.run(call, caller, refused)
+        return self._pipeline.run(call, caller, refused)
 
     def _read_headers(self, call: Call, caller: Caller) -> None:
-        own = self._headers.read(caller.headers)
-        call.tags, call.pin = own.tags, own.pin
-        call.client_request_id, call.user_agent = own.client_request_id, own.user_agent
-        if own.timeout is not None:
-            call.deadline = call.received_at + own.timeout
+        headers = caller.headers
+        call.client_request_id, call.user_agent = client_request_id(headers), user_agent(headers)
+        own = self._headers.read(headers)
+        if own is not NONE:
+            call.tags, call.pin = own.tags, own.pin
+            if own.timeout is not None:
+                call.deadline = call.received_at + own.timeout
         self._require_catalog()
         _check_content(caller)
 
@@ -172,7 +185,7 @@ class InferencePlane:
 
 def _check_content(caller: Caller) -> None:
     content_type = caller.headers.get(b"content-type")
-    if content_type is not None:
+    if content_type is not None and content_type != b"application/json":
         media = content_type.split(b";", 1)[0].strip().lower()
         if media != b"application/json" and not media.endswith(b"+json"):
             raise RequestRefusedError(

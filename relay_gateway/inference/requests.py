@@ -26,8 +26,9 @@ class GatewayHeaders:
     tags: dict[str, str] = field(default_factory=dict)
     pin: str | None = None
     timeout: float | None = None
-    client_request_id: str | None = None
-    user_agent: str | None = None
+
+
+NONE = GatewayHeaders()
 
 
 class HeaderReader:
@@ -39,20 +40,20 @@ class HeaderReader:
         self._pin = [f"{prefix}upstream-host".encode() for prefix in lower]
         self._timeout = [f"{prefix}request-timeout".encode() for prefix in lower]
         self._proxy = [f"{prefix}proxy-mode".encode() for prefix in lower]
+        self._all = frozenset((*self._tags, *self._pin, *self._timeout, *self._proxy))
 
     def read(self, headers: Headers) -> GatewayHeaders:
         """All of them; raises :class:`RequestRefusedError` (400) naming the bad one."""
+        if not headers.has_any(self._all):  # as in nearly every request
+            return NONE
         self._refuse_proxy_mode(headers)
         tags, pin, timeout = (
             _first(headers, names) for names in (self._tags, self._pin, self._timeout)
         )
-        agent = headers.get(b"user-agent")
         return GatewayHeaders(
             tags=_tags(tags) if tags is not None else {},
             pin=pin.decode("latin-1") if pin is not None else None,
             timeout=_timeout(timeout) if timeout is not None else None,
-            client_request_id=_client_request_id(headers.get(b"x-request-id")),
-            user_agent=_printable(agent)[:MAX_USER_AGENT] if agent is not None else None,
         )
 
     def _refuse_proxy_mode(self, headers: Headers) -> None:
@@ -132,16 +133,24 @@ def _timeout(value: bytes) -> float:
     return seconds
 
 
-def _client_request_id(value: bytes | None) -> str | None:
-    """Kept when it is at most 128 visible ASCII characters; anything else is ignored."""
+def client_request_id(headers: Headers) -> str | None:
+    """The caller's own id of the request: at most 128 visible ASCII characters, else ignored."""
+    value = headers.get(b"x-request-id")
     if value is None or len(value) > MAX_CLIENT_REQUEST_ID:
         return None
     text = value.decode("latin-1")
     return text if text.isascii() and text.isprintable() and " " not in text else None
 
 
-def _printable(value: bytes) -> str:
-    return "".join(c if c.isprintable() else "?" for c in value.decode("latin-1"))
+def user_agent(headers: Headers) -> str | None:
+    """What the caller says it is, without control characters and at most 256 of it."""
+    value = headers.get(b"user-agent")
+    if value is None:
+        return None
+    text = value[:MAX_USER_AGENT].decode("latin-1")
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _bad(name: str, problem: str) -> RequestRefusedError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from relay_gateway.catalog.snapshot import Host, HostKey, Snapshot
@@ -144,7 +144,7 @@ class Dispatcher:
         began = time.monotonic()
         call.model, call.host, call.host_key = candidate.model, host, key
         call.pricing = candidate.binding.pricing
-        self._draw(call, key)
+        self._draw(call, key, began)
         try:
             result = await self._ask(call, candidate, secret, headers, began)
         except UpstreamError as error:
@@ -155,18 +155,15 @@ class Dispatcher:
             self._take(result.classification, key, secret)
         else:
             self._note(call, began, result.status, None)
-            if key is not None:
-                self._pools.succeeded(key.id)
+            if call.drawn is not None and call.drawn.strikes:
+                call.drawn.recover()
         return result
 
-    def _draw(self, call: Call, key: HostKey | None) -> None:
+    def _draw(self, call: Call, key: HostKey | None, now: float) -> None:
         """Counts ``key`` as in use by this request, and no longer the one before it."""
         if call.drawn is not None:
-            self._pools.give_back(call.drawn)
-            call.drawn = None
-        if key is not None:
-            self._pools.draw(key.id)
-            call.drawn = key.id
+            call.drawn.in_flight -= 1
+        call.drawn = self._pools.draw(key.id, now) if key is not None else None
 
     async def _secret(self, key: HostKey) -> Secret | None:
         secret = self._credentials.peek(key)
@@ -232,18 +229,24 @@ class Dispatcher:
             call.streamed,
         )
 
-    async def _send(
+    def _send(
         self, provider: UpstreamProvider, host: Host, upstream: UpstreamCall
-    ) -> Exchange:
+    ) -> Awaitable[Exchange]:
+        if provider.local:
+            return self._send_locally(provider, upstream)
         try:
-            if provider.local:
-                return await ask_locally(provider, upstream)
             request = provider.build_request(upstream)
+        except Exception as error:  # noqa: BLE001 - plugins raise what they like
+            raise self._adapter_failed(provider, error) from None
+        return self._client.send(self._target(host), request)
+
+    async def _send_locally(self, provider: UpstreamProvider, upstream: UpstreamCall) -> Exchange:
+        try:
+            return await ask_locally(provider, upstream)
         except UpstreamError:
             raise
         except Exception as error:  # noqa: BLE001 - plugins raise what they like
             raise self._adapter_failed(provider, error) from None
-        return await self._client.send(self._target(host), request)
 
     def _classify(
         self, provider: UpstreamProvider, exchange: Exchange, body: bytes

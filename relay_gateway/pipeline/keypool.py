@@ -25,6 +25,10 @@ class KeyState:
     in_flight: int = 0
     last_used: float = 0.0
 
+    def recover(self) -> None:
+        """Forgets every failure."""
+        self.benched_until, self.reason, self.strikes = 0.0, None, 0
+
 
 class KeyPools:
     """States of all host keys that were ever drawn, by id; every bench ends by itself."""
@@ -67,26 +71,16 @@ class KeyPools:
         state.reason = reason
         state.benched_until = max(state.benched_until, self._clock.monotonic() + seconds)
 
-    def draw(self, key_id: str) -> None:
-        """Counts a key as in use, until it is given back."""
+    def draw(self, key_id: str, now: float) -> KeyState:
+        """Counts a key as in use, until one is taken off its ``in_flight`` again."""
         state = self.state(key_id)
         state.in_flight += 1
-        state.last_used = self._clock.monotonic()
-
-    def give_back(self, key_id: str) -> None:
-        """Ends one use of a key."""
-        self.state(key_id).in_flight -= 1
-
-    def succeeded(self, key_id: str) -> None:
-        """Forgets the strikes of a key that worked."""
-        state = self.state(key_id)
-        if state.strikes:
-            self.reset(key_id)
+        state.last_used = now
+        return state
 
     def reset(self, key_id: str) -> None:
         """Puts a key back into its pool as if it had never failed."""
-        state = self.state(key_id)
-        state.benched_until, state.reason, state.strikes = 0.0, None, 0
+        self.state(key_id).recover()
 
     def shortest_wait(self, keys: Iterable[HostKey]) -> float:
         """Seconds until the first of ``keys`` is back."""

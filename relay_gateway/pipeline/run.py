@@ -19,7 +19,6 @@ from relay_gateway.pipeline.body import ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.dispatch import Dispatcher, Refusal
 from relay_gateway.pipeline.forward import Forwarder
-from relay_gateway.pipeline.keypool import KeyPools
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.route import Plan, Router
 from relay_gateway.pipeline.settle import Deliver, Settlement
@@ -49,7 +48,6 @@ class Pipeline:
         live: LiveCatalog,
         authenticator: Authenticator,
         dispatcher: Dispatcher,
-        pools: KeyPools,
         deliver: Deliver,
         wire: Wire,
         max_request_bytes: int,
@@ -58,7 +56,7 @@ class Pipeline:
         self._authenticator = authenticator
         self._router = Router()
         self._dispatcher = dispatcher
-        self._settlement = Settlement(deliver, pools)
+        self._settlement = Settlement(deliver)
         self._wire = wire
         self._max_request_bytes = max_request_bytes
 

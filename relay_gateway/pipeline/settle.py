@@ -7,10 +7,10 @@ import socket
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from relay_gateway.catalog.snapshot import Pricing
 from relay_gateway.pipeline.call import Call
-from relay_gateway.pipeline.keypool import KeyPools
 from relay_gateway.pipeline.ports import Caller
 from relay_gateway.plugin.usage import UsageRecord
 
@@ -22,9 +22,8 @@ INSTANCE = f"{socket.gethostname()}:{os.getpid()}"
 class Settlement:
     """Closes calls and hands their records over to delivery."""
 
-    def __init__(self, deliver: Deliver, pools: KeyPools) -> None:
+    def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
-        self._pools = pools
 
     def settle(self, call: Call, caller: Caller) -> None:
         """Closes ``call``; a second time does nothing."""
@@ -32,7 +31,7 @@ class Settlement:
             return
         call.settled = True
         if call.drawn is not None:
-            self._pools.give_back(call.drawn)
+            call.drawn.in_flight -= 1
         self._deliver(record_of(call, caller, time.monotonic()), call.pricing)
 
 
@@ -69,7 +68,7 @@ def record_of(call: Call, caller: Caller, now: float) -> UsageRecord:
         usage_source="upstream" if metered else "none",
         finish_reason=reading.finish_reason if reading else None,
         pricing_id=call.pricing.id if call.pricing else None,
-        tags=call.tags,
+        tags=dict(call.tags) if call.tags else {},
         client_ip=call.client_address,
         user_agent=call.user_agent,
         bytes_in=call.bytes_in,
@@ -87,8 +86,13 @@ def _overhead(call: Call, now: float) -> float:
 
 
 def _timestamp(nanoseconds: int) -> str:
-    moment = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{_second(seconds)}.{rest // 1_000_000:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _since(start: float, end: float | None) -> float | None:
@@ -96,4 +100,4 @@ def _since(start: float, end: float | None) -> float | None:
 
 
 def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    return int(seconds * 1_000_000) / 1000  # to the microsecond; round() costs three times as much

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import secrets
 from collections.abc import Sequence
 
 from relay_gateway.errors import SettingsError
 from relay_gateway.secret import Secret
+from relay_gateway.settings.data_dir import new_master_key
 
 KEY_BYTES = 32
 
 
 def generate_master_key() -> Secret:
     """A new master key: 32 random bytes in standard base64. Nothing is installed by this."""
-    return Secret(base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode())
+    return Secret(new_master_key())
 
 
 def check_master_keys(ring: Sequence[Secret]) -> None:

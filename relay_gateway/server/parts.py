@@ -166,7 +166,7 @@ def _assemble(
         credentials=credentials,
         client=client,
         delivery=delivery,
-        plane=_plane(settings, plugins, live, pools, dispatcher, delivery),
+        plane=_plane(settings, plugins, live, dispatcher, delivery),
         usage_reader=_reader(settings, plugins),
     )
 
@@ -187,7 +187,6 @@ def _plane(
     settings: Settings,
     plugins: Plugins,
     live: LiveCatalog,
-    pools: KeyPools,
     dispatcher: Dispatcher,
     delivery: UsageDelivery,
 ) -> InferencePlane:
@@ -197,7 +196,6 @@ def _plane(
         live,
         authenticator,
         dispatcher,
-        pools,
         delivery.put,
         Wire(answers.answer_headers, answers.refuse),
         settings.max_request_bytes,

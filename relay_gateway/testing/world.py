@@ -97,7 +97,6 @@ class PipelineWorld:
             self.live,
             Authenticator(PREFIXES),
             dispatcher,
-            self.pools,
             lambda record, pricing: self.records.append((record, pricing)),
             Wire(answers.answer_headers, answers.refuse),
             MAX_REQUEST_BYTES,

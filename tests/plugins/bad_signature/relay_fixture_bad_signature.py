@@ -19,6 +19,6 @@ class Backend(SecretBackend[PluginConfig]):
 
 @hookimpl
 def relay_register_secret_backends(
-    settings: object,  # noqa: ARG001 - what is wrong with it
+    settings: object,  # what is wrong with it
 ) -> Sequence[type[SecretBackend[PluginConfig]]]:
     return (Backend,)

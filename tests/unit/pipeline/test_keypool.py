@@ -64,11 +64,11 @@ def test_least_recently_used_and_least_in_flight_follow_use(
     pools: KeyPools, clock: FakeClock
 ) -> None:
     keys = [key("a"), key("b")]
-    pools.draw("a")
+    pools.draw("a", clock.monotonic())
     clock.advance(1)
-    pools.draw("b")
+    drawn = pools.draw("b", clock.monotonic())
     assert names(pools, keys, "least-recently-used") == ["a", "b"]
-    pools.give_back("b")
+    drawn.in_flight -= 1
     assert names(pools, keys, "least-in-flight") == ["b", "a"]
 
 
@@ -107,10 +107,10 @@ def test_strikes_without_a_given_time_double_it_up_to_a_minute(
     assert 60 <= waits[8] <= 66
 
 
-def test_success_and_reset_clean_the_slate(pools: KeyPools) -> None:
+def test_a_reset_cleans_the_slate(pools: KeyPools) -> None:
     pools.bench("a", "failed")
     assert pools.describe("a")["reason"] == "failed"
-    pools.succeeded("a")
+    pools.reset("a")
     assert pools.describe("a") == {
         "state": "available",
         "reason": None,
