@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 import httpx
 
+from benchmarks.processes import BenchmarkError
 from benchmarks.stacks import Ask, Stack, free_port
 from relay_gateway import __version__
 
@@ -18,6 +18,51 @@ RATES = [
 ]
 MAX_CONNECTIONS = 16384
 CREDENTIALS = {"BENCH_KEY": "bench-key", "BENCH_THROTTLED": "bench-throttled"}
+
+
+def make_catalog(admin: httpx.Client, upstream_port: int, scripts: Sequence[str]) -> str:
+    """A host and a model for each script; answers the relay key that may use them all."""
+    provider = _create(admin, "providers", "Bench")
+    pricing = _create(admin, "pricings", "Bench", rates=RATES)
+    policy = _create(admin, "policies", "Bench", models=["bench"])
+    for script in scripts:
+        host = _create(
+            admin,
+            "hosts",
+            f"Bench {script}",
+            baseUrl=f"http://127.0.0.1:{upstream_port}/{script}/v1",
+            adapter="openai",
+            maxConnections=MAX_CONNECTIONS,
+        )
+        binding = {"hostId": host, "pricingId": pricing}
+        name = Ask(script, 0).model
+        _create(admin, "models", name, name=name, providerId=provider, bindings=[binding])
+        variables = ["BENCH_THROTTLED", "BENCH_KEY"] if script == "throttled" else ["BENCH_KEY"]
+        for priority, variable in enumerate(variables):
+            _create(
+                admin,
+                "host-keys",
+                f"{script} {variable}",
+                hostId=host,
+                policyId=policy,
+                priority=priority,
+                valueFrom={"kind": "env", "env": variable},
+            )
+    created = _post(admin, "relay-keys", "Bench", policyId=policy, tags={"team": "bench"})
+    return str(created["plaintext"])
+
+
+def _create(admin: httpx.Client, plural: str, display_name: str, **spec: Any) -> str:
+    return str(_post(admin, plural, display_name, **spec)["metadata"]["id"])
+
+
+def _post(admin: httpx.Client, plural: str, display_name: str, **spec: Any) -> dict[str, Any]:
+    body = {"metadata": {"displayName": display_name}, "spec": spec}
+    answer = admin.post(f"/{plural}", json=body)
+    if answer.status_code != 201:
+        raise BenchmarkError(f"POST /{plural} was answered {answer.status_code}: {answer.text}")
+    created: dict[str, Any] = answer.json()
+    return created
 
 
 class Relay(Stack):
@@ -35,8 +80,7 @@ class Relay(Stack):
         self.port = free_port()
         self.launch()
         with self._admin() as admin:
-            _Catalog(admin, self.upstream_port).make(scripts)
-            self._relay_key = _Catalog(admin, self.upstream_port).relay_key()
+            self._relay_key = make_catalog(admin, self.upstream_port, scripts)
 
     def launch(self) -> None:
         """Starts the process on what its data directory holds; returns when it is announced."""
@@ -46,7 +90,6 @@ class Relay(Stack):
                 "RELAY_DATA_DIR": str(self.directory / "data"),
                 "RELAY_PORT": str(self.port),
                 "RELAY_CONTROL_PORT": "0",
-                **{key: value for key, value in os.environ.items() if key.startswith("RELAY_BENCH")},
                 **CREDENTIALS,
             },
         )

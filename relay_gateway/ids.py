@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -10,9 +11,18 @@ from uuid import UUID
 
 _random = random.SystemRandom()
 # Ids must be unique, not secret: a seeded generator is 20 times faster than the system's.
-_bits = random.Random(_random.getrandbits(256)).getrandbits  # noqa: S311
+_generator = random.Random(_random.getrandbits(256))  # noqa: S311
+_bits = _generator.getrandbits
 _last_millisecond = 0
 _last_sequence = 0
+
+
+def _seed() -> None:
+    _generator.seed(_random.getrandbits(256))
+
+
+# A forked process would otherwise go on with the same numbers, and so with the same ids.
+os.register_at_fork(after_in_child=_seed)
 
 SLUG_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """A DNS-1123 label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit."""

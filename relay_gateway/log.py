@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import queue
 import re
 import sys
 import threading
+import weakref
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
@@ -121,14 +123,23 @@ class BackgroundHandler(logging.Handler):
     """Writes lines in a thread, so that a blocked pipe never blocks the event loop (F30).
 
     The waiting line is bounded; ``dropped`` counts what did not fit. A closed stream is ignored.
+    Around a fork the thread is ended and begun anew, in both processes: it would not exist in the
+    child, and forking with threads is not safe.
     """
 
     def __init__(self, stream: TextIO, length: int = _QUEUE_LENGTH) -> None:
         super().__init__()
         self.dropped = 0
         self._stream = stream
-        self._lines: queue.Queue[str | None] = queue.Queue(length)
-        self._thread = threading.Thread(target=self._write, name="relay-log", daemon=True)
+        self._length = length
+        self._begin()
+        _open_handlers.add(self)
+
+    def _begin(self) -> None:
+        self._lines: queue.Queue[str | None] = queue.Queue(self._length)
+        self._thread = threading.Thread(
+            target=self._write, args=(self._lines,), name="relay-log", daemon=True
+        )
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -138,26 +149,48 @@ class BackgroundHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - full, or cannot be formatted: neither may end a request
             self.dropped += 1
 
-    def _write(self) -> None:
-        reported = 0
-        while (line := self._lines.get()) is not None:
-            self._put(line)
-            if self.dropped > reported and self._lines.empty():
-                self._put(self.format(_drop_report(self.dropped - reported)))
+    def _write(self, lines: queue.Queue[str | None]) -> None:
+        reported = self.dropped
+        while (line := lines.get()) is not None:
+            self._put(line, flush=lines.empty())
+            if self.dropped > reported and lines.empty():
+                self._put(self.format(_drop_report(self.dropped - reported)), flush=True)
                 reported = self.dropped
 
-    def _put(self, line: str) -> None:
+    def _put(self, line: str, *, flush: bool) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._stream.write(line + "\n")
-            if self._lines.empty():
+            if flush:
                 self._stream.flush()
 
     def close(self) -> None:
         """Writes what is waiting, for at most two seconds, and ends the thread."""
+        _open_handlers.discard(self)
+        self._end()
+        super().close()
+
+    def _end(self) -> None:
         with contextlib.suppress(queue.Full):
             self._lines.put(None, timeout=1.0)
             self._thread.join(timeout=1.0)
-        super().close()
+
+
+_open_handlers: weakref.WeakSet[BackgroundHandler] = weakref.WeakSet()
+
+
+def _end_threads() -> None:
+    for handler in list(_open_handlers):
+        handler._end()  # noqa: SLF001 - one class, written in two places
+
+
+def _begin_threads() -> None:
+    for handler in list(_open_handlers):
+        handler._begin()  # noqa: SLF001 - the same
+
+
+os.register_at_fork(
+    before=_end_threads, after_in_parent=_begin_threads, after_in_child=_begin_threads
+)
 
 
 def _drop_report(count: int) -> logging.LogRecord:

@@ -70,6 +70,10 @@ class InferencePlane:
                 return self._infer(caller, route)
         return self._answer(caller, routes)
 
+    def interrupt(self) -> None:
+        """Ends the answers that have begun, in the middle; for when the time to drain is over."""
+        self._pipeline.interrupt()
+
     async def _answer(self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None) -> None:
         try:
             self._serve(caller, routes)

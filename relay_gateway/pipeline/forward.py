@@ -12,40 +12,52 @@ from relay_gateway.errors import UpstreamError, UpstreamTimeoutError
 from relay_gateway.http.sse import EventSplitter, parse_event
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.ports import Caller, Exchange
+from relay_gateway.plugin.usage import Outcome
 from relay_gateway.plugin.wire import CONTENT, FAILED, TERMINAL, USAGE_ONLY, Problem, UsageMeter
 
 MAX_METERED_BODY = 16 * 1024 * 1024
 BROKEN_STREAM = "the answer of the upstream broke off"
+INTERRUPTED = "interrupted"
+STOPPING = "the gateway is stopping; send the request again"
 
 _log = logging.getLogger(__name__)
 
 
 class Forwarder:
-    """Carries the body of one answer. It ends in exactly one of three ways — the upstream ended,
-    the upstream failed, the caller left — and then calls ``settle`` once."""
+    """Carries the body of one answer. It ends in exactly one of four ways — the upstream ended,
+    the upstream failed, the caller left, the gateway stops — and then calls ``settle`` once. Until
+    then it is in ``running``."""
 
     __slots__ = (
         "_call",
         "_caller",
         "_exchange",
+        "_running",
         "_settle",
         "_tap",
         "_timer",
     )
 
     def __init__(
-        self, call: Call, caller: Caller, exchange: Exchange, settle: Callable[[Call, Caller], None]
+        self,
+        call: Call,
+        caller: Caller,
+        exchange: Exchange,
+        settle: Callable[[Call, Caller], None],
+        running: set[Forwarder],
     ) -> None:
         self._call = call
         self._caller = caller
         self._exchange = exchange
         self._settle = settle
+        self._running = running
         self._tap = make_tap(call, exchange)
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, headers: bytes) -> None:
         """Sends the head of the answer and lets the body come."""
         caller, exchange = self._caller, self._exchange
+        self._running.add(self)
         caller.on_disconnect = self._caller_gone
         caller.on_flow = self._flow
         if self._call.deadline is not None:
@@ -80,11 +92,24 @@ class Forwarder:
 
     def failed(self, error: UpstreamError) -> None:
         """The answer broke off: the caller is told, and never sees a clean end."""
+        outcome: Outcome = "timeout" if isinstance(error, UpstreamTimeoutError) else "aborted"
+        self._call.fail(outcome, error.reason)
+        self._break_off(502, error.reason, BROKEN_STREAM)
+
+    def interrupt(self) -> None:
+        """Ends the answer now, because the gateway has no more time for it."""
+        self._exchange.cancel()
+        if self._tap.terminal:
+            self.end()
+        else:
+            self._call.fail("aborted", INTERRUPTED)
+            self._break_off(503, INTERRUPTED, STOPPING)
+
+    def _break_off(self, status: int, code: str, message: str) -> None:
         call = self._call
-        call.fail("timeout" if isinstance(error, UpstreamTimeoutError) else "aborted", error.reason)
         if self._tap.is_stream:
             # The last event may be unfinished: a blank line keeps ours from becoming part of it.
-            problem = Problem(502, error.reason, BROKEN_STREAM, request_id=call.request_id)
+            problem = Problem(status, code, message, request_id=call.request_id)
             event = call.wire_format.dialect().error_event(problem)
             self._caller.write(self._tap.held() + b"\n\n" + event)
         self._caller.abort()
@@ -110,6 +135,7 @@ class Forwarder:
         if self._timer is not None:
             self._timer.cancel()
         self._caller.on_disconnect = self._caller.on_flow = None
+        self._running.discard(self)
         self._settle(self._call, self._caller)
 
 

@@ -18,7 +18,7 @@ from relay_gateway.pipeline.authenticate import Authenticator
 from relay_gateway.pipeline.body import ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.dispatch import Dispatcher, Refusal
-from relay_gateway.pipeline.forward import Forwarder
+from relay_gateway.pipeline.forward import INTERRUPTED, STOPPING, Forwarder
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.route import Plan, Router
 from relay_gateway.pipeline.settle import Deliver, Settlement
@@ -59,6 +59,7 @@ class Pipeline:
         self._settlement = Settlement(deliver)
         self._wire = wire
         self._max_request_bytes = max_request_bytes
+        self._running: set[Forwarder] = set()
 
     async def run(
         self, call: Call, caller: Caller, refused: RequestRefusedError | None = None
@@ -83,15 +84,24 @@ class Pipeline:
         except TimeoutError:
             self._refuse(call, caller, _deadline_passed())
         except asyncio.CancelledError:
-            self._end_cancelled(call, caller)
             if not caller.disconnected:
+                self._refuse(call, caller, _interrupted())
                 raise
+            self._end_cancelled(call, caller)
         except Exception:  # noqa: BLE001 - one request fails, the process goes on
             if caller.disconnected:
                 self._end_cancelled(call, caller)
             else:
                 _log.exception("request %s failed", call.request_id)
                 self._refuse(call, caller, _internal_error())
+
+    def interrupt(self) -> None:
+        """Ends every answer that has begun and is not complete, and says so to its caller.
+
+        Requests whose answer has not begun are ended by cancelling their task.
+        """
+        for forwarder in list(self._running):
+            forwarder.interrupt()
 
     async def _answer(self, call: Call, caller: Caller) -> None:
         self._authenticate(call, caller)
@@ -105,7 +115,8 @@ class Pipeline:
             caller.respond(answer.status, headers, answer.body)
             self._settlement.settle(call, caller)
         else:
-            Forwarder(call, caller, answer, self._settlement.settle).begin(headers)
+            settle = self._settlement.settle
+            Forwarder(call, caller, answer, settle, self._running).begin(headers)
 
     def _authenticate(self, call: Call, caller: Caller) -> None:
         key = self._authenticator.authenticate(
@@ -149,6 +160,8 @@ def _cancel(task: asyncio.Task[object]) -> None:
 
 
 def _outcome(call: Call, error: RequestRefusedError) -> Outcome:
+    if error.code == INTERRUPTED:
+        return "aborted"
     if not call.attempts:
         return "rejected"
     return "timeout" if error.status == 504 else "upstream_error"
@@ -156,6 +169,10 @@ def _outcome(call: Call, error: RequestRefusedError) -> Outcome:
 
 def _deadline_passed() -> RequestRefusedError:
     return RequestRefusedError(504, "upstream_timeout", "the request's own deadline has passed")
+
+
+def _interrupted() -> RequestRefusedError:
+    return RequestRefusedError(503, "interrupted", STOPPING, retry_after=1)
 
 
 def _internal_error() -> RequestRefusedError:

@@ -16,14 +16,13 @@ from relay_gateway.plugin.usage import UsageRecord
 
 Deliver = Callable[[UsageRecord, Pricing | None], None]
 
-INSTANCE = f"{socket.gethostname()}:{os.getpid()}"
-
 
 class Settlement:
     """Closes calls and hands their records over to delivery."""
 
     def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
+        self._instance = f"{socket.gethostname()}:{os.getpid()}"
 
     def settle(self, call: Call, caller: Caller) -> None:
         """Closes ``call``; a second time does nothing."""
@@ -32,10 +31,10 @@ class Settlement:
         call.settled = True
         if call.drawn is not None:
             call.drawn.in_flight -= 1
-        self._deliver(record_of(call, caller, time.monotonic()), call.pricing)
+        self._deliver(record_of(call, caller, time.monotonic(), self._instance), call.pricing)
 
 
-def record_of(call: Call, caller: Caller, now: float) -> UsageRecord:
+def record_of(call: Call, caller: Caller, now: float, instance: str) -> UsageRecord:
     """The usage record of a finished call; cost is added when it is delivered."""
     reading = call.reading
     metered = reading is not None and bool(reading.tokens or reading.units)
@@ -73,7 +72,7 @@ def record_of(call: Call, caller: Caller, now: float) -> UsageRecord:
         user_agent=call.user_agent,
         bytes_in=call.bytes_in,
         bytes_out=caller.bytes_out,
-        instance=INSTANCE,
+        instance=instance,
     )
 
 

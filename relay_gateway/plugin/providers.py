@@ -68,7 +68,7 @@ class UpstreamRequest:
     core's."""
 
     target: bytes
-    headers: bytes
+    headers: bytes = field(repr=False)  # the credential is in it
     body: bytes
     method: bytes = b"POST"
 

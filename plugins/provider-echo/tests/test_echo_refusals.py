@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from pydantic import ValidationError
 
 import relay_gateway_provider_echo
 from relay_gateway.catalog.kinds import KINDS, find_references
-from relay_gateway.plugin import TERMINAL, USAGE_ONLY, WireFormat
-from relay_gateway_provider_echo.provider import SPEAKERS, EchoHost, EchoProvider
+from relay_gateway_provider_echo.provider import EchoHost, EchoProvider
 from relay_gateway_provider_echo.seeds import SEED
 
 Ask = Callable[..., Awaitable[Any]]
@@ -185,43 +183,9 @@ def test_delays_of_a_host_are_bounded() -> None:
             EchoHost.model_validate({"latencyMs": value})
 
 
-def installed_wire_formats() -> dict[str, WireFormat]:
-    """The wire formats of all installed plugins; echo itself defines none."""
-    formats: dict[str, WireFormat] = {}
-    for entry_point in entry_points(group="relay_gateway"):
-        register = getattr(entry_point.load(), "relay_register_upstream_providers", tuple)
-        for provider in register():
-            formats |= {defined.name: defined() for defined in provider.defines}
-    return formats
-
-
-@pytest.mark.parametrize("wire_format", SPEAKERS)
-async def test_answers_are_metered_alike_whole_and_streamed(ask: Ask, wire_format: str) -> None:
-    body = chat("Hello there", max_tokens=9) | {"input": "Hello there", "prompt": "Hello there"}
-    whole = installed_wire_formats()[wire_format].meter()
-    whole.body(b"".join((await ask(wire_format, body)).chunks))
-    billed = {} if wire_format == "anthropic.count_tokens" else {"input": 2}
-    if wire_format not in ("openai.embeddings", "anthropic.count_tokens"):
-        billed["output"] = 3
-    assert {meter: n for meter, n in whole.reading.tokens.items() if n} == billed
-    if "output" not in billed:
-        return
-    streamed = installed_wire_formats()[wire_format].meter()
-    asked = body | {"stream": True, "stream_options": {"include_usage": True}}
-    flags = []
-    for chunk in (await ask(wire_format, asked, streamed=True)).chunks:
-        fields = dict(line.split(b": ", 1) for line in chunk.strip().split(b"\n"))
-        flags.append(streamed.event(fields.get(b"event", b""), fields[b"data"]))
-    assert streamed.reading == whole.reading
-    assert flags[-1] & TERMINAL
-    with_option = wire_format in ("openai.chat", "openai.completions")
-    assert sum(bool(flag & USAGE_ONLY) for flag in flags) == with_option
-
-
 def test_provider_is_local_and_defines_no_format_of_its_own() -> None:
     assert EchoProvider.local
     assert EchoProvider.defines == ()
-    assert set(EchoProvider.wire_formats) <= set(installed_wire_formats())
 
 
 def test_hooks_hand_over_the_provider_and_the_seed() -> None:

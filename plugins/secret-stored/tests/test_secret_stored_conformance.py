@@ -10,14 +10,14 @@ import pytest
 from pydantic import SecretStr
 
 from relay_gateway.plugin import PluginConfig, SecretBackend, SecretRef
-from relay_gateway.testing.conformance import KnownSecret, SecretBackendConformance
+from relay_gateway.testing.conformance import DeniedSecretConformance, KnownSecret
 from relay_gateway.testing.context import plugin_context
 from relay_gateway_secret_stored import SealedRef, StoredSecrets, ValueRef
 
 VALUE = "canary-5f1c9e7d2b"
 
 
-class TestStoredSecrets(SecretBackendConformance):
+class TestStoredSecrets(DeniedSecretConformance):
     @pytest.fixture
     def backend(self, tmp_path: Path) -> SecretBackend:
         return StoredSecrets(PluginConfig(), plugin_context(tmp_path))
@@ -27,7 +27,7 @@ class TestStoredSecrets(SecretBackendConformance):
         return KnownSecret(ValueRef(value=SecretStr(VALUE)), VALUE)
 
     @pytest.fixture
-    def denied(self) -> SecretRef | None:
+    def denied(self) -> SecretRef:
         return SealedRef(
             key_id="0" * 16,
             updated_at=datetime(2026, 1, 1, tzinfo=UTC),

@@ -4,12 +4,23 @@
         @pytest.fixture
         def backend(self, tmp_path): ...
 
-A suite asks what a plugin can do, never which one it is. A failure says which promise of the base
-class is broken and what the gateway would suffer from it.
+A suite asks what a plugin can do, never which one it is. What only some can do has a suite of its
+own, so that no test is there that would have nothing to test. A failure says which promise of the
+base class is broken and what the gateway would suffer from it.
 """
 
+from relay_gateway.testing.conformance.local_providers import (
+    LocalProviderConformance,
+    LocalSample,
+)
 from relay_gateway.testing.conformance.providers import UpstreamProviderConformance
-from relay_gateway.testing.conformance.secrets import KnownSecret, SecretBackendConformance
+from relay_gateway.testing.conformance.secrets import (
+    DeniedSecretConformance,
+    KnownSecret,
+    MissingSecretConformance,
+    SecretBackendConformance,
+)
+from relay_gateway.testing.conformance.sink_credentials import SinkCredentialConformance
 from relay_gateway.testing.conformance.usage import UsageReaderConformance, UsageSinkConformance
 from relay_gateway.testing.conformance.wire_formats import (
     AnswerSample,
@@ -19,8 +30,13 @@ from relay_gateway.testing.conformance.wire_formats import (
 
 __all__ = [
     "AnswerSample",
+    "DeniedSecretConformance",
     "KnownSecret",
+    "LocalProviderConformance",
+    "LocalSample",
+    "MissingSecretConformance",
     "SecretBackendConformance",
+    "SinkCredentialConformance",
     "StreamSample",
     "UpstreamProviderConformance",
     "UsageReaderConformance",

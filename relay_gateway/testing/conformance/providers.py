@@ -1,4 +1,4 @@
-"""What an upstream provider promises: safe requests and sane verdicts."""
+"""What providers promise: sane verdicts and, where they ask over a network, safe requests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from relay_gateway.plugin import (
     Verdict,
     WireFormat,
 )
+from relay_gateway.testing.conformance.silence import assert_silent, wording
 from relay_gateway.testing.conformance.wire_formats import NONSENSE, WireFormatConformance
 
-CREDENTIAL = "cred-0123456789-under-test"
+CREDENTIAL = "cred-Zq7Xw2Rk9Tn4Vb6M"
 BODY = b'{"model":"acme","messages":[{"role":"user","content":"h\\u00e9"}]}'
 FORBIDDEN = frozenset(
     {
@@ -42,8 +43,9 @@ NEVER_TO_CALLERS = FORBIDDEN | {b"set-cookie", b"www-authenticate"}
 TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-class UpstreamProviderConformance(WireFormatConformance):
-    """Subclass and provide ``provider``, ``answer_samples`` and ``stream_samples``."""
+class ProviderConformance(WireFormatConformance):
+    """What every provider promises; to be subclassed by way of one of the two suites that say where
+    answers come from: :class:`UpstreamProviderConformance`, :class:`LocalProviderConformance`."""
 
     @pytest.fixture
     def provider(self) -> UpstreamProvider:
@@ -60,20 +62,6 @@ class UpstreamProviderConformance(WireFormatConformance):
         """Wire formats by name; override to add those that other distributions define."""
         return {wire_format.name: wire_format() for wire_format in provider.defines}
 
-    @pytest.fixture
-    def calls(
-        self, provider: UpstreamProvider, host: UpstreamHost, formats: Mapping[str, WireFormat]
-    ) -> list[UpstreamCall]:
-        """One call for each endpoint, streamed and not, as the gateway would make it."""
-        headers = [(name, b"caller") for name in sorted(provider.request_headers)]
-        return [
-            _call(host, name, endpoint, headers, streamed=streamed)
-            for name in provider.wire_formats
-            if name in formats
-            for endpoint in formats[name].endpoints
-            for streamed in {False, endpoint.streams}
-        ]
-
     async def test_it_bears_being_closed_unopened_and_twice(
         self, provider: UpstreamProvider
     ) -> None:
@@ -83,11 +71,14 @@ class UpstreamProviderConformance(WireFormatConformance):
         await provider.aclose()
 
     def test_it_says_what_it_speaks(
-        self, provider: UpstreamProvider, calls: Sequence[UpstreamCall]
+        self, provider: UpstreamProvider, formats: Mapping[str, WireFormat]
     ) -> None:
         assert provider.wire_formats, "a provider speaks at least one wire format"
         assert len(set(provider.wire_formats)) == len(provider.wire_formats)
-        assert calls, "none of its wire formats has an endpoint: override `formats`"
+        tested = [name for name in provider.wire_formats if name in formats]
+        assert any(formats[name].endpoints for name in tested), (
+            "none of its wire formats has an endpoint: override `formats`"
+        )
 
     def test_header_lists_hold_no_credentials_and_nothing_of_one_connection(
         self, provider: UpstreamProvider
@@ -98,6 +89,79 @@ class UpstreamProviderConformance(WireFormatConformance):
         assert not leaking, f"a caller's {sorted(leaking)} would reach the upstream"
         leaking = provider.response_headers & NEVER_TO_CALLERS
         assert not leaking, f"an upstream's {sorted(leaking)} would reach the caller"
+
+    @pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
+    def test_every_status_gets_a_verdict_whatever_the_body(
+        self, provider: UpstreamProvider, body: bytes
+    ) -> None:
+        for status in range(300, 600):
+            verdict = provider.classify(status, {}, body)
+            assert isinstance(verdict, Classification)
+
+    @pytest.mark.parametrize(
+        ("status", "verdict"),
+        [
+            (400, Verdict.DELIVER),
+            (404, Verdict.DELIVER),
+            (422, Verdict.DELIVER),
+            (401, Verdict.CREDENTIAL),
+            (403, Verdict.CREDENTIAL),
+            (429, Verdict.THROTTLED),
+            (408, Verdict.FAILURE),
+            (500, Verdict.FAILURE),
+            (502, Verdict.FAILURE),
+            (503, Verdict.FAILURE),
+            (504, Verdict.FAILURE),
+        ],
+    )
+    def test_a_status_without_a_body_has_its_usual_meaning(
+        self, provider: UpstreamProvider, status: int, verdict: Verdict
+    ) -> None:
+        assert provider.classify(status, {}, b"").verdict is verdict
+
+    @pytest.mark.parametrize("value", [b"", b"soon", b"-3", b"\xff", b"1e999", b"nan"])
+    def test_a_strange_retry_after_is_no_number_to_wait(
+        self, provider: UpstreamProvider, value: bytes
+    ) -> None:
+        wait = provider.classify(429, {b"retry-after": value}, b"").retry_after
+        assert wait is None or 0 <= wait < float("inf"), f"a key would be benched for {wait} s"
+
+    def test_retry_after_is_honoured(self, provider: UpstreamProvider) -> None:
+        assert provider.classify(429, {b"retry-after": b"7"}, b"").retry_after == 7
+
+    def test_an_error_that_quotes_the_credential_is_taken_in_silence(
+        self, provider: UpstreamProvider, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("DEBUG")
+        body = b'{"error":{"message":"%s","code":"x"}}' % CREDENTIAL.encode()
+        shown = [
+            repr(provider.classify(status, {b"x-key": CREDENTIAL.encode()}, body))
+            for status in range(300, 600)
+        ]
+        assert_silent(CREDENTIAL, {"log": caplog.text, "classification": "".join(shown)})
+
+
+class UpstreamProviderConformance(ProviderConformance):
+    """Subclass and provide ``provider``, ``answer_samples`` and ``stream_samples``."""
+
+    @pytest.fixture
+    def calls(
+        self, provider: UpstreamProvider, host: UpstreamHost, formats: Mapping[str, WireFormat]
+    ) -> list[UpstreamCall]:
+        """One call for each endpoint, streamed and not, as the gateway would make it."""
+        headers = [(name, b"caller") for name in sorted(provider.request_headers)]
+        return [
+            call_of(host, name, endpoint, BODY, headers, streamed=streamed)
+            for name in provider.wire_formats
+            if name in formats
+            for endpoint in formats[name].endpoints
+            for streamed in {False, endpoint.streams}
+        ]
+
+    def test_it_asks_over_a_network(self, provider: UpstreamProvider) -> None:
+        assert not provider.local, (
+            "a local provider builds no requests: subclass LocalProviderConformance"
+        )
 
     def test_a_request_is_well_formed(
         self, provider: UpstreamProvider, calls: Sequence[UpstreamCall]
@@ -159,54 +223,35 @@ class UpstreamProviderConformance(WireFormatConformance):
             assert provider.build_request(call) == first, "equal calls give equal requests"
             assert CREDENTIAL.encode() not in other.headers, "a credential is kept between calls"
 
-    @pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
-    def test_every_status_gets_a_verdict_whatever_the_body(
-        self, provider: UpstreamProvider, body: bytes
+    @pytest.mark.parametrize("body", [BODY, *NONSENSE], ids=range(len(NONSENSE) + 1))
+    def test_the_credential_is_never_shown(
+        self,
+        provider: UpstreamProvider,
+        calls: Sequence[UpstreamCall],
+        body: bytes,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        for status in range(300, 600):
-            verdict = provider.classify(status, {}, body)
-            assert isinstance(verdict, Classification)
-
-    @pytest.mark.parametrize(
-        ("status", "verdict"),
-        [
-            (400, Verdict.DELIVER),
-            (404, Verdict.DELIVER),
-            (422, Verdict.DELIVER),
-            (401, Verdict.CREDENTIAL),
-            (403, Verdict.CREDENTIAL),
-            (429, Verdict.THROTTLED),
-            (408, Verdict.FAILURE),
-            (500, Verdict.FAILURE),
-            (502, Verdict.FAILURE),
-            (503, Verdict.FAILURE),
-            (504, Verdict.FAILURE),
-        ],
-    )
-    def test_a_status_without_a_body_has_its_usual_meaning(
-        self, provider: UpstreamProvider, status: int, verdict: Verdict
-    ) -> None:
-        assert provider.classify(status, {}, b"").verdict is verdict
-
-    @pytest.mark.parametrize("value", [b"", b"soon", b"-3", b"\xff", b"1e999", b"nan"])
-    def test_a_strange_retry_after_is_no_number_to_wait(
-        self, provider: UpstreamProvider, value: bytes
-    ) -> None:
-        wait = provider.classify(429, {b"retry-after": value}, b"").retry_after
-        assert wait is None or 0 <= wait < float("inf"), f"a key would be benched for {wait} s"
-
-    def test_retry_after_is_honoured(self, provider: UpstreamProvider) -> None:
-        assert provider.classify(429, {b"retry-after": b"7"}, b"").retry_after == 7
+        caplog.set_level("DEBUG")
+        for call in calls:
+            call.body, call.secret = body, Secret(CREDENTIAL)
+            try:
+                shown = repr(provider.build_request(call))
+            except Exception as error:  # noqa: BLE001 - a provider may refuse what it cannot read
+                shown = wording(error)
+            texts = {"request or error": shown, "host": repr(call.host), "log": caplog.text}
+            assert_silent(CREDENTIAL, texts | {"provider": f"{provider!r} {provider.config!r}"})
 
 
-def _call(
+def call_of(
     host: UpstreamHost,
     wire_format: str,
     endpoint: Endpoint,
-    headers: Sequence[tuple[bytes, bytes]],
+    body: bytes,
+    headers: Sequence[tuple[bytes, bytes]] = (),
     *,
     streamed: bool,
 ) -> UpstreamCall:
+    """A call as the gateway would make it, with a credential that is to be kept secret."""
     return UpstreamCall(
         host=host,
         wire_format=wire_format,
@@ -214,7 +259,7 @@ def _call(
         upstream_model="acme",
         secret=Secret(CREDENTIAL),
         headers=headers,
-        body=BODY,
+        body=body,
         streamed=streamed,
     )
 

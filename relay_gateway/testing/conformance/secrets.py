@@ -16,6 +16,7 @@ from relay_gateway.errors import (
 )
 from relay_gateway.ids import new_id
 from relay_gateway.plugin import ResolvedSecret, RowBinding, SecretBackend, SecretRef
+from relay_gateway.testing.conformance.silence import assert_silent, wording
 
 AT_ONCE = 32
 
@@ -29,10 +30,12 @@ class KnownSecret:
 
 
 class SecretBackendConformance:
-    """Subclass and provide ``backend``, ``known`` and, as far as the backend can, the others.
+    """Subclass and provide ``backend``, ``known`` and, where any are refused, ``refused``.
 
-    Fixtures that arrange the world behind the backend (a server, an environment) do it for
-    ``known``, ``unknown`` and ``denied`` together.
+    Two more suites are for what a backend may have besides: :class:`MissingSecretConformance` for
+    references that lead to something kept elsewhere, :class:`DeniedSecretConformance` for secrets
+    that may not be read. Fixtures that arrange the world behind the backend (a server, an
+    environment) do it for all of them together.
     """
 
     @pytest.fixture
@@ -44,16 +47,6 @@ class SecretBackendConformance:
     def known(self) -> KnownSecret:
         """A secret that exists and may be read."""
         raise NotImplementedError
-
-    @pytest.fixture
-    def unknown(self) -> SecretRef | None:
-        """A kept reference to nothing; ``None`` where that cannot be (the value is in the row)."""
-        return None
-
-    @pytest.fixture
-    def denied(self) -> SecretRef | None:
-        """A kept reference that may not be read; ``None`` where there are no permissions."""
-        return None
 
     @pytest.fixture
     def refused(self) -> Sequence[SecretRef]:
@@ -79,6 +72,15 @@ class SecretBackendConformance:
     def test_references_refuse_unknown_members(self, backend: SecretBackend) -> None:
         assert backend.Ref.model_config.get("extra") == "forbid", (
             "a misspelt member of valueFrom would be accepted and ignored"
+        )
+
+    def test_it_is_tested_with_missing_secrets_where_they_can_be(
+        self, backend: SecretBackend
+    ) -> None:
+        keeps_the_value = backend.StoredRef is not None
+        assert keeps_the_value or isinstance(self, MissingSecretConformance), (
+            "its references lead to secrets kept elsewhere, which can be missing there: "
+            "subclass MissingSecretConformance"
         )
 
     async def test_it_bears_being_closed_unopened_and_twice(self, backend: SecretBackend) -> None:
@@ -113,41 +115,13 @@ class SecretBackendConformance:
         resolved = await asyncio.gather(*(opened.resolve(kept, binding) for _ in range(AT_ONCE)))
         assert all(one.value.matches(known.value) for one in resolved)
 
-    async def test_an_unknown_secret_is_not_found(
-        self,
-        opened: SecretBackend,
-        known: KnownSecret,
-        unknown: SecretRef | None,
-        binding: RowBinding,
-    ) -> None:
-        if unknown is None:
-            pytest.skip("this backend keeps the value with the reference: none can be missing")
-        with pytest.raises(SecretNotFoundError) as caught:
-            await opened.resolve(unknown, binding)
-        _assert_silent(known, message=str(caught.value))
-        resolved = await _resolve(opened, known, binding)
-        assert resolved.value.matches(known.value), "one missing secret broke the next one"
-
-    async def test_a_denied_secret_is_told_from_a_missing_one(
-        self,
-        opened: SecretBackend,
-        known: KnownSecret,
-        denied: SecretRef | None,
-        binding: RowBinding,
-    ) -> None:
-        if denied is None:
-            pytest.skip("this backend knows no permissions")
-        with pytest.raises(SecretDeniedError) as caught:
-            await opened.resolve(denied, binding)
-        _assert_silent(known, message=str(caught.value))
-
     async def test_inacceptable_references_are_refused_when_written(
         self, opened: SecretBackend, known: KnownSecret, refused: Sequence[SecretRef]
     ) -> None:
         for ref in refused:
             with pytest.raises(SecretRefError) as caught:
                 opened.check(ref)
-            _assert_silent(known, message=str(caught.value))
+            assert_silent(known.value, {"error": wording(caught.value)})
 
     async def test_the_secret_is_never_shown(
         self,
@@ -159,21 +133,45 @@ class SecretBackendConformance:
         caplog.set_level("DEBUG")
         kept = await opened.seal(known.ref, binding, None)
         resolved = await opened.resolve(kept, binding)
-        _assert_silent(
-            known,
-            log=caplog.text,
-            reference=repr(known.ref),
-            backend=repr(opened),
-            resolved=f"{resolved!r} {resolved}",
-            stored=f"{kept!r} {kept.model_dump_json(by_alias=True)}",
-            published=opened.publish(kept).model_dump_json(by_alias=True),
+        assert_silent(
+            known.value,
+            {
+                "log": caplog.text,
+                "reference": repr(known.ref),
+                "backend": f"{opened!r} {opened.config!r}",
+                "resolved": f"{resolved!r} {resolved}",
+                "stored": f"{kept!r} {kept.model_dump_json(by_alias=True)}",
+                "published": opened.publish(kept).model_dump_json(by_alias=True),
+            },
         )
 
-    async def test_errors_are_those_of_the_contract(
-        self, opened: SecretBackend, unknown: SecretRef | None, binding: RowBinding
+
+class MissingSecretConformance(SecretBackendConformance):
+    """Besides: a reference can lead nowhere. Subclass and provide ``unknown``, too."""
+
+    @pytest.fixture
+    def unknown(self) -> SecretRef:
+        """A kept reference to nothing."""
+        raise NotImplementedError
+
+    async def test_an_unknown_secret_is_not_found(
+        self,
+        opened: SecretBackend,
+        known: KnownSecret,
+        unknown: SecretRef,
+        binding: RowBinding,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        if unknown is None:
-            pytest.skip("this backend keeps the value with the reference: none can be missing")
+        caplog.set_level("DEBUG")
+        with pytest.raises(SecretNotFoundError) as caught:
+            await opened.resolve(unknown, binding)
+        assert_silent(known.value, {"error": wording(caught.value), "log": caplog.text})
+        resolved = await _resolve(opened, known, binding)
+        assert resolved.value.matches(known.value), "one missing secret broke the next one"
+
+    async def test_errors_are_those_of_the_contract(
+        self, opened: SecretBackend, unknown: SecretRef, binding: RowBinding
+    ) -> None:
         outcomes = await asyncio.gather(
             *(opened.resolve(unknown, binding) for _ in range(AT_ONCE)), return_exceptions=True
         )
@@ -181,14 +179,31 @@ class SecretBackendConformance:
         assert foreign == [], "resolve() must raise nothing but SecretError and its subclasses"
 
 
+class DeniedSecretConformance(SecretBackendConformance):
+    """Besides: a secret can be there and not be readable. Subclass and provide ``denied``, too."""
+
+    @pytest.fixture
+    def denied(self) -> SecretRef:
+        """A kept reference that may not be read, or whose content does not open."""
+        raise NotImplementedError
+
+    async def test_a_denied_secret_is_told_from_a_missing_one(
+        self,
+        opened: SecretBackend,
+        known: KnownSecret,
+        denied: SecretRef,
+        binding: RowBinding,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level("DEBUG")
+        with pytest.raises(SecretDeniedError) as caught:
+            await opened.resolve(denied, binding)
+        assert_silent(known.value, {"error": wording(caught.value), "log": caplog.text})
+        resolved = await _resolve(opened, known, binding)
+        assert resolved.value.matches(known.value), "one denied secret broke the next one"
+
+
 async def _resolve(
     backend: SecretBackend, known: KnownSecret, binding: RowBinding
 ) -> ResolvedSecret:
     return await backend.resolve(await backend.seal(known.ref, binding, None), binding)
-
-
-def _assert_silent(known: KnownSecret, **places: str) -> None:
-    # Compared here, so that no assertion prints the secret it found.
-    shown = [place for place, text in places.items() if known.value in text]
-    if shown:
-        raise AssertionError(f"the credential can be read in: {', '.join(shown)}")

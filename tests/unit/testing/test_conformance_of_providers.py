@@ -29,9 +29,11 @@ from relay_gateway.plugin import (
 )
 from relay_gateway.testing.conformance import (
     AnswerSample,
+    LocalProviderConformance,
     StreamSample,
     UpstreamProviderConformance,
 )
+from relay_gateway.testing.conformance.providers import BODY, CREDENTIAL
 from relay_gateway.testing.context import plugin_context
 
 
@@ -161,9 +163,8 @@ Calls = Callable[[UpstreamProvider, Sequence[UpstreamCall]], None]
 def calls() -> list[UpstreamCall]:
     host = UpstreamHost("h1", "acme", "http://acme.test", "", AdapterConfig())
     endpoint = AcmeFormat.endpoints[0]
-    body = b'{"model":"acme","messages":[{"role":"user","content":"h\\u00e9"}]}'
-    secret = Secret("cred-0123456789-under-test")
-    return [UpstreamCall(host, "acme.chat", endpoint, "acme", secret, [], body, streamed=False)]
+    secret = Secret(CREDENTIAL)
+    return [UpstreamCall(host, "acme.chat", endpoint, "acme", secret, [], BODY, streamed=False)]
 
 
 @pytest.mark.parametrize(
@@ -210,6 +211,60 @@ def test_a_provider_with_wrong_verdicts_is_told(tmp_path: Path) -> None:
         SUITE.test_every_status_gets_a_verdict_whatever_the_body(
             BodyBound(PluginConfig(), context), b"<html>"
         )
+
+
+class Talkative(Acme):
+    def headers(self, call: UpstreamCall) -> bytes:
+        block = super().headers(call)
+        self.context.logger.debug("asking with %r", block)
+        return block
+
+
+class Quoting(Acme):
+    def build_request(self, call: UpstreamCall) -> UpstreamRequest:
+        request = super().build_request(call)
+        try:
+            json.loads(call.body)
+        except ValueError as error:
+            raise ValueError("cannot be sent", request.headers) from error
+        return request
+
+
+class Noting(Acme):
+    def classify(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> Classification:
+        self.context.logger.debug("refused: %s", body)
+        return super().classify(status, headers, body)
+
+
+@pytest.mark.parametrize(
+    ("broken", "body", "place"), [(Talkative, BODY, "log"), (Quoting, b"{", "request or error")]
+)
+def test_a_provider_that_shows_the_credential_is_told(
+    broken: type[Acme], body: bytes, place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = broken(PluginConfig(), plugin_context(tmp_path))
+    with pytest.raises(AssertionError, match=f"can be read in: {place}") as caught:
+        SUITE.test_the_credential_is_never_shown(provider, calls(), body, caplog)
+    assert CREDENTIAL not in str(caught.value)
+
+
+def test_a_provider_that_logs_what_a_host_says_of_the_credential_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = Noting(PluginConfig(), plugin_context(tmp_path))
+    with pytest.raises(AssertionError, match="can be read in: log"):
+        SUITE.test_an_error_that_quotes_the_credential_is_taken_in_silence(provider, caplog)
+
+
+def test_a_provider_is_told_which_suite_is_for_it(tmp_path: Path) -> None:
+    class Inside(Acme):
+        local = True
+
+    context = plugin_context(tmp_path)
+    with pytest.raises(AssertionError, match="subclass LocalProviderConformance"):
+        SUITE.test_it_asks_over_a_network(Inside(PluginConfig(), context))
+    with pytest.raises(AssertionError, match="subclass UpstreamProviderConformance"):
+        LocalProviderConformance().test_it_answers_by_itself(Acme(PluginConfig(), context))
 
 
 class Gullible(AcmeMeter):

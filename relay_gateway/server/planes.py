@@ -1,0 +1,141 @@
+"""The servers of the two planes: accepting, and draining what was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from relay_gateway.control import create_control_app
+from relay_gateway.http.server import server_protocol
+from relay_gateway.plugin.wire import Dialect, Problem
+from relay_gateway.server.ending import Ending
+from relay_gateway.server.parts import Gateway
+
+DATE_SECONDS = 1.0
+LOOK_SECONDS = 0.01
+LAST_WORDS_SECONDS = 0.4
+"""How long callers may take for the end of an answer that was broken off."""
+
+
+class PlaneServer(uvicorn.Server):
+    """A uvicorn server that leaves signals and the order of ending to the process.
+
+    uvicorn would look for its end every 0.1 s and drain in whole seconds; here both are told.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        config.load()
+        self.lifespan = config.lifespan_class(config)
+        self.servers: list[asyncio.base_events.Server] = []
+        self._adopted: dict[int, list[asyncio.base_events.Server]] = {}
+        self._ticking: asyncio.Task[None] | None = None
+        self._draining = False
+
+    async def listen(self, bound: socket.socket) -> None:
+        """Begins to accept from ``bound``, which then belongs to this server."""
+        earlier, self.servers = self.servers, []
+        await self.startup(sockets=[bound])
+        self.servers += earlier
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    async def adopt(self, slot: int, bound: socket.socket) -> None:
+        """Accepts also from the socket of a worker that is not there; not while draining."""
+        if self._draining or slot in self._adopted:
+            bound.close()
+            return
+        self._adopted[slot] = []
+        earlier, self.servers = self.servers, []
+        await self.startup(sockets=[bound])
+        self._adopted[slot] = self.servers
+        self.servers = earlier + self.servers
+
+    def release(self, slot: int) -> None:
+        """Leaves the socket to the worker that is there again."""
+        for server in self._adopted.pop(slot, []):
+            server.close()
+            self.servers.remove(server)
+
+    async def drain(self, deadline: float, ending: Ending) -> bool:
+        """Accepts no more and lets what is under way end until ``deadline``, a time of the loop.
+
+        Returns whether all of it did.
+        """
+        self._draining = True
+        for server in self.servers:
+            server.close()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        # A request may have arrived that is not read yet: one turn more, and it is not cut off.
+        await asyncio.sleep(LOOK_SECONDS)
+        return await self._until_quiet(deadline, ending.forced)
+
+    async def cut(self) -> None:
+        """Cancels the requests that are still being worked on, and waits a moment for answers."""
+        loop = asyncio.get_running_loop()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await self._until_quiet(loop.time() + LAST_WORDS_SECONDS, asyncio.Event())
+
+    async def _until_quiet(self, deadline: float, forced: asyncio.Event) -> bool:
+        loop, state = asyncio.get_running_loop(), self.server_state
+        while True:
+            # Each time, because one may have been accepted before and made only now.
+            for connection in list(state.connections):
+                connection.shutdown()
+            if not state.connections and not state.tasks:
+                return True
+            if forced.is_set() or loop.time() >= deadline:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _tick(self) -> None:
+        while True:
+            await self.on_tick(0)  # the Date of answers
+            await asyncio.sleep(DATE_SECONDS)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none."""
+        yield
+
+
+def inference_server(gateway: Gateway) -> PlaneServer:
+    """The server of the inference plane."""
+    protocol: Any = server_protocol(gateway.plane.handle, _refuse)
+    return PlaneServer(_config(_no_application, http=protocol))
+
+
+def control_server(gateway: Gateway) -> PlaneServer:
+    """The server of the control plane."""
+    application = create_control_app(gateway.control_services())
+    return PlaneServer(_config(application, http="httptools", server_header=False))
+
+
+def _config(application: Any, **options: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        loop="none",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        **options,
+    )
+
+
+async def _no_application(scope: Any, receive: Any, send: Any) -> None:
+    """Never called: requests of the inference plane do not go through ASGI."""
+
+
+def _refuse(status: int, code: str, message: str) -> tuple[bytes, bytes]:
+    """How the inference plane words an error before it knows an endpoint."""
+    _, body = Dialect().error(Problem(status, code, message))
+    return b"content-type: application/json\r\n", body

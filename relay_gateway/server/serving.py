@@ -1,0 +1,83 @@
+"""Serving with a gateway that is open: planes up, waiting, and ending in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relay_gateway.server.ending import Ending
+from relay_gateway.server.parts import Gateway
+from relay_gateway.server.planes import PlaneServer, control_server, inference_server
+
+CONTROL_SECONDS = 0.5
+"""How long requests of the control plane may take when the time to drain is used up."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Planes:
+    """The servers of this process: both, or the one that it is there for."""
+
+    gateway: Gateway
+    inference: PlaneServer | None
+    control: PlaneServer | None
+
+
+async def open_planes(
+    gateway: Gateway, inference: socket.socket | None, control: socket.socket | None
+) -> Planes:
+    """Listens on the sockets that are given."""
+    planes = Planes(
+        gateway,
+        inference_server(gateway) if inference is not None else None,
+        control_server(gateway) if control is not None else None,
+    )
+    if planes.inference is not None and inference is not None:
+        await planes.inference.listen(inference)
+    if planes.control is not None and control is not None:
+        await planes.control.listen(control)
+    settle_memory()
+    return planes
+
+
+async def serve_until_asked(planes: Planes, ending: Ending, ready: Callable[[], None]) -> None:
+    """Serves until the end is asked for, then ends: not ready, no more accepted, answers finished,
+    those that are not at the deadline broken off with a word about it."""
+    if not ending.asked.is_set():
+        ready()
+    await ending.asked.wait()
+    gateway = planes.gateway
+    gateway.plane.draining = True
+    deadline = asyncio.get_running_loop().time() + gateway.settings.shutdown_seconds
+    # The inference plane drains first; the control plane says so meanwhile.
+    if planes.inference is not None:
+        await _drain_inference(gateway, planes.inference, deadline, ending)
+    if planes.control is not None:
+        await _drain_control(planes.control, deadline, ending)
+
+
+def settle_memory() -> None:
+    """Takes what lives as long as the process out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+async def _drain_inference(
+    gateway: Gateway, server: PlaneServer, deadline: float, ending: Ending
+) -> None:
+    if await server.drain(deadline, ending):
+        return
+    _log.warning("answers that were not complete when the time was over are broken off")
+    gateway.plane.interrupt()
+    await server.cut()
+
+
+async def _drain_control(server: PlaneServer, deadline: float, ending: Ending) -> None:
+    soon = asyncio.get_running_loop().time() + CONTROL_SECONDS
+    if not await server.drain(max(deadline, soon), ending):
+        await server.cut()
