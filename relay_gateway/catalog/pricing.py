@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 
 from relay_gateway.catalog.snapshot import Pricing
 from relay_gateway.catalog.specs import Rate
 
-NANOS = Decimal(1_000_000_000)
-_MILLION = Decimal(1_000_000)
+SCALE = 10**12
+"""Rates are integers in 1/SCALE of a nano-unit: exact for every amount that a sheet can say."""
+_PER_UNIT = Decimal(10**9 * SCALE)
+_PER_MILLION = Decimal(10**3 * SCALE)
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "tokens.input": (
@@ -37,12 +39,12 @@ class Cost:
     unpriced: bool
 
 
-def compile_rates(rates: Sequence[Rate]) -> dict[str, tuple[tuple[int, Decimal], ...]]:
-    """Rates by meter in nano-units per unit, the highest threshold first."""
-    table: dict[str, list[tuple[int, Decimal]]] = {}
+def compile_rates(rates: Sequence[Rate]) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Scaled rates by meter, the highest threshold first."""
+    table: dict[str, list[tuple[int, int]]] = {}
     for rate in rates:
-        per_unit = rate.amount / _MILLION if rate.unit == "perMillion" else rate.amount
-        table.setdefault(rate.meter, []).append((rate.above_tokens, per_unit * NANOS))
+        scaled = int(rate.amount * (_PER_MILLION if rate.unit == "perMillion" else _PER_UNIT))
+        table.setdefault(rate.meter, []).append((rate.above_tokens, scaled))
     return {
         meter: tuple(sorted(tiers, key=lambda tier: -tier[0])) for meter, tiers in table.items()
     }
@@ -60,7 +62,7 @@ def price(pricing: Pricing | None, tokens: Mapping[str, int], units: Mapping[str
         return Cost(None, None, unpriced=bool(used))
     used["requests"] = 1
     prompt = tokens.get("input", 0)
-    total = Decimal(0)
+    total = 0
     unpriced = False
     for meter, amount in used.items():
         rate = _rate(pricing, meter, prompt)
@@ -68,11 +70,18 @@ def price(pricing: Pricing | None, tokens: Mapping[str, int], units: Mapping[str
             unpriced = unpriced or (meter != "requests" and not _billed_within(pricing, meter))
             continue
         total += rate * max(0, amount - _parts_billed_apart(pricing, meter, used))
-    nanos = int(total.to_integral_value(ROUND_HALF_EVEN))
-    return Cost(nanos, pricing.currency, unpriced)
+    return Cost(_rounded(total), pricing.currency, unpriced)
 
 
-def _rate(pricing: Pricing, meter: str, prompt: int) -> Decimal | None:
+def _rounded(total: int) -> int:
+    """Nano-units of a scaled total, halves to the even neighbour."""
+    nanos, rest = divmod(total, SCALE)
+    if rest * 2 > SCALE or (rest * 2 == SCALE and nanos % 2):
+        nanos += 1
+    return nanos
+
+
+def _rate(pricing: Pricing, meter: str, prompt: int) -> int | None:
     for above, rate in pricing.rates.get(meter, ()):
         if above == 0 or prompt > above:
             return rate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network
 
 from relay_gateway.catalog.grants import NOTHING, Grants
@@ -32,13 +31,13 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """A price sheet. ``rates`` maps a meter to ``(above_tokens, nano-units per unit)``, the highest
-    threshold first."""
+    """A price sheet. ``rates`` maps a meter to ``(above_tokens, scaled rate)``, the highest
+    threshold first; see :mod:`relay_gateway.catalog.pricing`."""
 
     id: str
     slug: str
     currency: str
-    rates: Mapping[str, tuple[tuple[int, Decimal], ...]]
+    rates: Mapping[str, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)

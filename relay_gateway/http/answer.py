@@ -110,6 +110,7 @@ class Exchange:
 
     def receive(self, receiver: Receiver) -> None:
         """Hands the body to ``receiver`` as it comes; what has arrived is handed over at once."""
+        # The receiver is let go of at the end: the two would keep each other alive as garbage.
         self._receiver = receiver
         if self._held:
             chunk = b"".join(self._held)
@@ -119,8 +120,10 @@ class Exchange:
             if self.cancelled:
                 return
         if self.body_complete:
+            self._receiver = None
             receiver.end()
         elif self._error is not None:
+            self._receiver = None
             receiver.failed(self._error)
         elif self._carrier is not None and not self._paused:
             self._carrier.resume_reading()
@@ -145,6 +148,7 @@ class Exchange:
         if self.cancelled:
             return
         self.cancelled = True
+        self._receiver = None
         carrier, self._carrier = self._carrier, None
         if carrier is not None:
             carrier.abandon(self)
@@ -161,8 +165,9 @@ class Exchange:
     def deliver(self, chunk: bytes) -> None:
         """Body bytes arrived."""
         if self._receiver is not None:
-            if not self.cancelled:
-                self._receiver.data(chunk)
+            self._receiver.data(chunk)
+            return
+        if self.cancelled:
             return
         self._held.append(chunk)
         self._held_bytes += len(chunk)
@@ -176,8 +181,9 @@ class Exchange:
     def complete(self) -> None:
         """The body is whole."""
         self.body_complete = True
-        if self._receiver is not None and not self.cancelled:
-            self._receiver.end()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.end()
 
     def fail(self, error: UpstreamError) -> None:
         """Nothing more will come, and the answer is not whole."""
@@ -185,8 +191,10 @@ class Exchange:
         self._error = error
         if not self.head.done():
             self.head.set_exception(error)
-        elif self._receiver is not None and not self.cancelled:
-            self._receiver.failed(error)
+            return
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.failed(error)
 
 
 class _Collector:

@@ -27,6 +27,8 @@ class _Members(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Members).decode
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+_ANY_CASE = re.compile(rb'"model"', re.IGNORECASE)
+_LETTER = re.compile(rb"\\u00[46]")
 _MODEL_VALUE = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 
 
@@ -126,8 +128,9 @@ def _trimmed(data: bytes, start: int, end: int) -> int:
 
 
 def _refuse_ambiguity(data: bytes) -> None:
-    # One plain "model" in any case and no escape that could spell it: nothing to look at closer.
-    if b"\\u" not in data and data.lower().count(b'"model"') <= 1:
+    # One "model" in whatever case and no escape that could spell a letter of it: that is the member
+    # itself. A search for one character is a hundred times faster than any other, so it goes first.
+    if len(_ANY_CASE.findall(data)) <= 1 and not (b"\\" in data and _LETTER.search(data)):
         return
     names = [member.name for member in top_level(data) if member.name.casefold() == "model"]
     if len(names) > 1 or (names and names[0] != "model"):

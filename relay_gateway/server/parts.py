@@ -85,22 +85,32 @@ class Gateway:
         return {**self.pools.describe(key_id), **self.credentials.describe(key_id)}
 
 
+async def prepare(
+    settings: Settings, registry: Registry, environ: Mapping[str, str] = os.environ
+) -> None:
+    """What is done once before gateways are opened, however many there are: the configuration is
+    checked, the database migrated, and an empty catalog seeded."""
+    plugins = configure_plugins(settings, registry, environ)
+    for name in settings.usage_logging.sinks:
+        plugins.usage_sink(name)
+    await migrate(settings)
+    async with open_store(settings) as store:
+        made = await seed_catalog(store, registry.seeds, plugins.secret_backends, environ.get)
+    for variable in made:
+        _log.info("made a host key for %s", variable)
+
+
 @asynccontextmanager
 async def open_gateway(
-    settings: Settings, environ: Mapping[str, str] = os.environ, registry: Registry | None = None
+    settings: Settings, registry: Registry, environ: Mapping[str, str] = os.environ
 ) -> AsyncIterator[Gateway]:
-    """Builds and opens all parts on a migrated database; closes them in reverse order."""
+    """Builds and opens all parts on a prepared database; closes them in reverse order."""
     async with AsyncExitStack() as stack:
-        registry = registry or Registry.discover(enabled=settings.plugins.enabled)
         plugins = configure_plugins(settings, registry, environ)
         sinks = [(name, plugins.usage_sink(name)) for name in settings.usage_logging.sinks]
-        await migrate(settings)
         store = await stack.enter_async_context(open_store(settings))
         stack.push_async_callback(plugins.aclose)
         await plugins.aopen()
-        made = await seed_catalog(store, registry.seeds, plugins.secret_backends, environ.get)
-        for variable in made:
-            _log.info("made a host key for %s", variable)
         gateway = _assemble(settings, plugins, store, UsageDelivery(sinks, _reporter(plugins)))
         stack.push_async_callback(gateway.credentials.aclose)
         stack.push_async_callback(gateway.client.aclose)

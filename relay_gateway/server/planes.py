@@ -39,25 +39,18 @@ class PlaneServer(uvicorn.Server):
 
     async def listen(self, bound: socket.socket) -> None:
         """Begins to accept from ``bound``, which then belongs to this server."""
-        earlier, self.servers = self.servers, []
-        await self.startup(sockets=[bound])
-        self.servers += earlier
-        if self._ticking is None:
-            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        await self._accept_from(bound)
+        self._ticking = asyncio.get_running_loop().create_task(self._tick())
 
     async def adopt(self, slot: int, bound: socket.socket) -> None:
-        """Accepts also from the socket of a worker that is not there; not while draining."""
-        if self._draining or slot in self._adopted:
-            bound.close()
-            return
-        self._adopted[slot] = []
-        earlier, self.servers = self.servers, []
-        await self.startup(sockets=[bound])
-        self._adopted[slot] = self.servers
-        self.servers = earlier + self.servers
+        """Accepts also from the socket of another worker, which is not there."""
+        self.release(slot)
+        self._adopted[slot] = await self._accept_from(bound)
+        if self._draining:
+            self.release(slot)
 
     def release(self, slot: int) -> None:
-        """Leaves the socket to the worker that is there again."""
+        """Leaves an adopted socket to the worker that is there again."""
         for server in self._adopted.pop(slot, []):
             server.close()
             self.servers.remove(server)
@@ -94,6 +87,13 @@ class PlaneServer(uvicorn.Server):
             if forced.is_set() or loop.time() >= deadline:
                 return False
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _accept_from(self, bound: socket.socket) -> list[asyncio.base_events.Server]:
+        earlier = self.servers
+        await self.startup(sockets=[bound])
+        added = self.servers
+        self.servers = earlier + added
+        return added
 
     async def _tick(self) -> None:
         while True:

@@ -19,8 +19,8 @@ def bound_sockets(
 ) -> Iterator[tuple[list[socket.socket], socket.socket | None]]:
     """The sockets of the inference plane, one for each worker, and that of the control plane.
 
-    The latter is ``None`` where that plane is off. Raises :class:`SettingsError` for an address that
-    cannot be had. All of them are closed at the end.
+    The latter is ``None`` where that plane is off. Raises :class:`SettingsError` for an address
+    that cannot be had. All of them are closed at the end.
     """
     with ExitStack() as stack:
         inference = _bind(settings.host, settings.port, settings.workers)

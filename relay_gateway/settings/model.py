@@ -83,6 +83,13 @@ class Settings(BaseModel):
         default=8081,
         description="Port of the control plane; `off` turns it off (inference-only instance).",
     )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Inference processes that share the port. With more than one, the control "
+        "plane runs in a process of its own.",
+    )
     data_dir: Path = Field(
         default=Path("relay-data"),
         validate_default=True,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay_gateway.catalog.pricing import compile_rates, price
 from relay_gateway.catalog.snapshot import Pricing
@@ -62,6 +65,21 @@ def test_units_and_requests_are_priced_each() -> None:
         rate("images", "0.04", unit="perUnit"), rate("requests", "0.001", unit="perUnit")
     )
     assert price(pricing, {}, {"images": 2}).nanos == 81_000_000
+
+
+@given(
+    st.decimals(min_value=0, max_value=10**6, places=12),
+    st.sampled_from(["perMillion", "perUnit"]),
+    st.integers(0, 10**9),
+)
+def test_integer_arithmetic_agrees_with_exact_decimals(
+    amount: Decimal, unit: str, count: int
+) -> None:
+    pricing = sheet(rate("tokens.input", str(amount), unit=unit))
+    with localcontext(prec=60):
+        exact = amount * count * 10 ** (3 if unit == "perMillion" else 9)
+        expected = int(exact.to_integral_value(ROUND_HALF_EVEN))
+    assert price(pricing, {"input": count}, {}).nanos == expected
 
 
 def test_fractions_of_a_nano_are_rounded_once_at_the_end() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relay_gateway.catalog.pricing import SCALE
 from relay_gateway.catalog.snapshot import Pricing
 from relay_gateway.delivery import usage as module
 from relay_gateway.delivery.usage import UsageDelivery
@@ -66,11 +67,9 @@ async def test_records_arrive_in_order_in_few_batches(tmp_path: Path) -> None:
 
 
 async def test_cost_is_added_on_the_way(tmp_path: Path) -> None:
-    from decimal import Decimal
-
     sink = ListSink(tmp_path)
     delivery, _ = deliver(sink)
-    pricing = Pricing("p", "p", "EUR", {"tokens.input": ((0, Decimal(2000)),)})
+    pricing = Pricing("p", "p", "EUR", {"tokens.input": ((0, 2000 * SCALE),)})
     delivery.put(record(tokens={"input": 3}), pricing)
     delivery.put(record(tokens={"input": 3}), None)
     await delivery.aclose(5)

@@ -3,91 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from relay_gateway.http.connection import ServerConnection
 from relay_gateway.http.deadlines import NEVER
 from relay_gateway.http.exchange import CallerGoneError, ServerExchange
 from relay_gateway.http.limits import ServerLimits
-from relay_gateway.http.plane import Handler, Plane
-from relay_gateway.testing.inference_server import refuse_in_plain_text
+from relay_gateway.testing.fed_connection import FedConnection
 
 GET = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-class RecordingTransport(asyncio.Transport):
-    """Remembers what is written; ``waiting`` is what the peer has not taken."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.1", 7)})
-        self.sent = b""
-        self.waiting = 0
-        self.reading = True
-        self.ended = self.closed = self.aborted = False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self.high = high
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
-    def write(self, data: Any) -> None:
-        self.sent += data
-
-    def writelines(self, pieces: Any) -> None:
-        self.sent += b"".join(pieces)
-
-    def write_eof(self) -> None:
-        self.ended = True
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def is_closing(self) -> bool:
-        return self.closed or self.aborted
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.aborted = True
-
-
-class State:
-    def __init__(self) -> None:
-        self.total_requests = 0
-        self.connections: set[Any] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-
-
-class Wire:
-    """A connection, its transport, and the server's book about it."""
-
-    def __init__(self, handler: Handler, limits: ServerLimits | None = None) -> None:
-        self.state = State()
-        self.transport = RecordingTransport()
-        plane = Plane(handler, refuse_in_plain_text, limits or ServerLimits())
-        self.connection = ServerConnection(plane, self.state, asyncio.get_running_loop())
-        self.connection.connection_made(self.transport)
-
-    def receive(self, data: bytes) -> None:
-        self.connection.data_received(data)
-
-    def lose(self) -> None:
-        self.connection.connection_lost(None)
-
-    async def settle(self) -> None:
-        """Lets every handler that can go on do so."""
-        for _ in range(5):
-            await asyncio.sleep(0)
 
 
 async def answer(exchange: ServerExchange) -> None:
@@ -105,7 +29,7 @@ async def test_small_body_is_whole_when_the_handler_begins() -> None:
             suspended.append(False)
             exchange.respond(200, b"", finished.value)
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
     await wire.settle()
     assert suspended == [False]
@@ -123,7 +47,7 @@ async def test_head_and_first_piece_leave_together_and_a_lone_head_at_once() -> 
         exchange.write(b"a")
         exchange.finish()
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     assert wire.transport.sent.endswith(b"X: y\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -142,7 +66,7 @@ async def test_f54_caller_that_left_before_the_handler_began_is_still_accounted_
         exchange.on_disconnect = lambda: told.append(None)
         exchange.respond(200, b"", b"")
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     wire.lose()
     await wire.settle()
@@ -161,7 +85,7 @@ async def test_f54_handler_without_a_callback_is_cancelled_when_the_caller_leave
             cancelled.append(None)
             raise
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     wire.lose()
@@ -177,7 +101,7 @@ async def test_f54_callback_is_not_called_after_the_answer() -> None:
         exchange.on_disconnect = lambda: told.append(None)
         exchange.respond(200, b"", b"")
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     wire.lose()
@@ -193,7 +117,7 @@ async def test_f54_reader_of_the_body_gets_an_error_and_no_callback() -> None:
             await exchange.read_body(100)
         outcome.append("error")
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nh")
     await wire.settle()
     wire.lose()
@@ -210,7 +134,7 @@ async def test_writing_to_a_caller_that_left_does_nothing() -> None:
         exchange.start(200, b"", None)
         await asyncio.Event().wait()
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     sent = wire.transport.sent
@@ -231,7 +155,7 @@ async def test_answer_that_is_not_as_long_as_announced_is_cut(written: bytes) ->
         exchange.write(written)
         exchange.finish()
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     assert wire.transport.closed
@@ -244,7 +168,7 @@ async def test_status_without_a_body_has_neither_body_nor_length(status: int) ->
     async def handler(exchange: ServerExchange) -> None:
         exchange.respond(status, b"", b"ignored")
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     assert wire.transport.sent.endswith(b"GMT\r\n\r\n")
@@ -260,7 +184,7 @@ async def test_f57_body_that_nobody_reads_is_not_collected_without_bound() -> No
         body = await exchange.read_body(10**6)
         exchange.respond(200, b"", b"%d" % len(body))
 
-    wire = Wire(handler, ServerLimits(read_ahead_bytes=1000))
+    wire = FedConnection(handler, ServerLimits(read_ahead_bytes=1000))
     wire.receive(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000\r\n\r\n")
     wire.receive(bytes(2000))
     assert (wire.transport.reading, wire.connection.deadline) == (False, NEVER)
@@ -281,7 +205,7 @@ async def test_t17_nothing_is_kept_alive_after_broken_chunks() -> None:
         await goes_on.wait()
         exchange.respond(200, b"", b"")
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n")
     wire.receive(b"aX")
     wire.receive(b"\r\n0\r\n\r\n" + GET)
@@ -302,7 +226,7 @@ async def test_f55_answer_left_to_callbacks_goes_on_and_its_caller_is_watched() 
         exchange.start(200, b"", None)
         left.append(exchange)
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     assert not wire.state.tasks
@@ -313,7 +237,7 @@ async def test_f55_answer_left_to_callbacks_goes_on_and_its_caller_is_watched() 
 
 
 async def test_t27_slow_reader_is_spared_while_it_takes_anything() -> None:
-    wire = Wire(answer, ServerLimits(write_stall_seconds=60))
+    wire = FedConnection(answer, ServerLimits(write_stall_seconds=60))
     wire.receive(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n" + bytes(50))
     wire.transport.waiting = 50
     await wire.settle()
@@ -329,7 +253,7 @@ async def test_t27_slow_reader_is_spared_while_it_takes_anything() -> None:
 
 
 async def test_t27_body_at_the_lowest_rate_is_accepted() -> None:
-    wire = Wire(answer, ServerLimits(body_grace_seconds=1, body_bytes_per_second=10))
+    wire = FedConnection(answer, ServerLimits(body_grace_seconds=1, body_bytes_per_second=10))
     wire.receive(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 90\r\n\r\n")
     await wire.settle()
     begun = wire.connection.deadline - 1
@@ -346,7 +270,7 @@ async def test_handler_that_is_cancelled_by_a_shutdown_says_so() -> None:
     async def handler(_exchange: ServerExchange) -> None:
         await asyncio.Event().wait()
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     for task in wire.state.tasks:
@@ -370,7 +294,7 @@ async def test_misuse_of_an_exchange_is_a_programming_error() -> None:
         with pytest.raises(RuntimeError):
             exchange.respond(200, b"", b"")
 
-    wire = Wire(handler)
+    wire = FedConnection(handler)
     wire.receive(GET)
     await wire.settle()
     assert ["body" in error for error in errors] == [True, False]

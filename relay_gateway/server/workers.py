@@ -1,0 +1,104 @@
+"""Several processes: inference workers that share a port, and one for the control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+
+from relay_gateway.registry import Registry
+from relay_gateway.server.ending import Ending
+from relay_gateway.server.link import Order, SupervisorLine
+from relay_gateway.server.parts import open_gateway
+from relay_gateway.server.serving import Planes, open_planes, serve_until_asked
+from relay_gateway.server.supervisor import Post
+from relay_gateway.settings import Settings
+
+FORCED_SECONDS = 1.2
+"""Less than what the supervisor waits before it kills."""
+
+
+def posts_of(
+    settings: Settings,
+    registry: Registry,
+    inference: Sequence[socket.socket],
+    control: socket.socket | None,
+) -> list[Post]:
+    """A post for each worker and, where the control plane is on, one for it."""
+    posts = []
+    for slot, bound in enumerate(inference):
+
+        async def work(line: SupervisorLine, bound: socket.socket = bound) -> None:
+            orders = Orders(line, inference)
+            async with open_gateway(settings, registry) as gateway:
+                await orders.serve(await open_planes(gateway, bound.dup(), None))
+
+        posts.append(Post(f"worker {slot + 1}", slot, bound, work))
+    if control is not None:
+        posts.append(_control_post(settings, registry, control, len(posts)))
+    return posts
+
+
+def _control_post(settings: Settings, registry: Registry, bound: socket.socket, slot: int) -> Post:
+    async def work(line: SupervisorLine) -> None:
+        orders = Orders(line, [bound])
+        async with open_gateway(settings, registry) as gateway:
+            await orders.serve(await open_planes(gateway, None, bound.dup()))
+
+    return Post("the control process", slot, bound, work, ends_last=True)
+
+
+class Orders:
+    """What a child does for its supervisor, from the start on: also while a gateway is opened."""
+
+    def __init__(self, line: SupervisorLine, sockets: Sequence[socket.socket]) -> None:
+        self._line = line
+        self._sockets = sockets
+        self._ending = Ending(FORCED_SECONDS)
+        self._planes: Planes | None = None
+        self._adoptions: set[asyncio.Task[None]] = set()
+        asyncio.get_running_loop().add_reader(line.fileno(), self._receive)
+
+    async def serve(self, planes: Planes) -> None:
+        """Serves until the supervisor has it end, or is gone itself."""
+        self._planes = planes
+        await serve_until_asked(planes, self._ending, self._line.ready)
+
+    def _receive(self) -> None:
+        orders = self._line.orders()
+        if orders is None:
+            # Nobody would ever end this process now.
+            asyncio.get_running_loop().remove_reader(self._line.fileno())
+            orders = [(Order.DRAIN, 0)]
+        for order, slot in orders:
+            self._obey(order, slot)
+
+    def _obey(self, order: Order, slot: int) -> None:
+        if order in (Order.DRAIN, Order.QUIT):
+            self._end(at_once=order is Order.QUIT)
+        elif self._planes is None:
+            return
+        elif order is Order.UNREADY:
+            self._planes.gateway.plane.draining = True
+        elif self._planes.inference is not None:
+            self._stand_in(slot, adopt=order is Order.ADOPT)
+
+    def _end(self, *, at_once: bool) -> None:
+        # Callers are refused only once nobody holds the sockets any more.
+        for bound in self._sockets:
+            bound.close()
+        if at_once:
+            self._ending.force()
+        else:
+            self._ending.ask()
+
+    def _stand_in(self, slot: int, *, adopt: bool) -> None:
+        assert self._planes is not None  # noqa: S101 - for the type checker
+        server = self._planes.inference
+        assert server is not None  # noqa: S101 - the same
+        if not adopt:
+            server.release(slot)
+        elif not self._ending.asked.is_set():
+            adopting = asyncio.ensure_future(server.adopt(slot, self._sockets[slot].dup()))
+            self._adoptions.add(adopting)
+            adopting.add_done_callback(self._adoptions.discard)
