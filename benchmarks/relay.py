@@ -79,12 +79,13 @@ class Relay(Stack):
     def start(self, scripts: Sequence[str]) -> None:
         self.port = free_port()
         self.launch()
+        self.wait_until_announced()
         with self._admin() as admin:
             self._relay_key = make_catalog(admin, self.upstream_port, scripts)
 
     def launch(self) -> None:
-        """Starts the process on what its data directory holds; returns when it is announced."""
-        child = self.run(
+        """Starts the process on what its data directory holds."""
+        self.run(
             [sys.executable, "-m", "relay_gateway.cli.main", "serve"],
             {
                 "RELAY_DATA_DIR": str(self.directory / "data"),
@@ -93,7 +94,11 @@ class Relay(Stack):
                 **CREDENTIALS,
             },
         )
-        self._control = child.wait_for(r"control plane\s+(http://[^/\s]+)")
+
+    def wait_until_announced(self) -> None:
+        """Waits until both planes answer."""
+        if self.child is not None:
+            self._control = self.child.wait_for(r"control plane\s+(http://[^/\s]+)")
 
     def version(self) -> str:
         return __version__

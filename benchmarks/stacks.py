@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -28,6 +29,12 @@ class Ask:
         end = b'"}]%b}' % (b',"stream":true' if self.streamed else b"")
         start = b'{"model":"%b","messages":[{"role":"user","content":"' % self.model.encode()
         return start + b"x" * (self.size - len(start) - len(end)) + end
+
+    @property
+    def events(self) -> int:
+        """How many events the script's stream has; the upstream adds two that end it."""
+        found = re.match(r"events(\d+)", self.script)
+        return int(found[1]) + 2 if found else 0
 
     @property
     def model(self) -> str:

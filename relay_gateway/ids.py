@@ -15,6 +15,8 @@ _generator = random.Random(_random.getrandbits(256))  # noqa: S311
 _bits = _generator.getrandbits
 _last_millisecond = 0
 _last_sequence = 0
+_beginning = ""
+"""The part of an id that the millisecond decides, as text."""
 
 
 def _seed() -> None:
@@ -34,23 +36,23 @@ def new_id() -> str:
     Ids of one process increase strictly, also when the clock stands still or steps back: the 12
     bits of ``rand_a`` count within a millisecond and borrow from the next one when they run out.
     """
-    global _last_millisecond, _last_sequence
+    global _last_sequence
     millisecond = time.time_ns() // 1_000_000
     if millisecond > _last_millisecond:
-        _last_millisecond = millisecond
-        _last_sequence = _bits(8)
+        _enter(millisecond, _bits(8))
     else:
         _last_sequence += 1
         if _last_sequence > 0xFFF:
-            _last_millisecond += 1
-            _last_sequence = 0
-    value = (
-        (_last_millisecond << 80)
-        | (0x7000 | _last_sequence) << 64
-        | (0x8000_0000_0000_0000 | _bits(62))
-    )
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+            _enter(_last_millisecond + 1, 0)
+    rest = f"{0x8000_0000_0000_0000 | _bits(62):016x}"
+    return f"{_beginning}{_last_sequence:03x}-{rest[:4]}-{rest[4:]}"
+
+
+def _enter(millisecond: int, sequence: int) -> None:
+    global _last_millisecond, _last_sequence, _beginning
+    _last_millisecond, _last_sequence = millisecond, sequence
+    text = f"{millisecond:012x}"
+    _beginning = f"{text[:8]}-{text[8:]}-7"
 
 
 def is_id(text: str) -> bool:

@@ -13,7 +13,10 @@ from relay_gateway.http.wire_rules import malformed
 
 # Fifteen digits: a size that is larger overflows in somebody's integer.
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t -~\x80-\xff]*)?")
-_TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*")
+# Framing does not belong there (RFC 9110 §6.5.1), and some readers heed or refuse it.
+_TRAILER_LINE = re.compile(
+    rb"(?!(?i:content-length|transfer-encoding):)[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*"
+)
 _LINE_BYTES: Final = 1024
 _TRAILER_BYTES: Final = 8 * 1024
 

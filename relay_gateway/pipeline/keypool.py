@@ -55,6 +55,8 @@ class KeyPools:
     def order(self, keys: Sequence[HostKey], strategy: str) -> Iterable[HostKey]:
         """The healthy keys of a pool in the order in which they should be tried."""
         now = self._clock.monotonic()
+        if len(keys) == 1:
+            return keys if self.state(keys[0].id).benched_until <= now else ()
         healthy = [key for key in keys if self.state(key.id).benched_until <= now]
         return healthy if len(healthy) < 2 else self._orders[strategy](healthy)
 

@@ -12,7 +12,7 @@ from relay_gateway.plugin.base import ConfigT, Plugin
 Outcome = Literal["ok", "upstream_error", "rejected", "cancelled", "aborted", "timeout"]
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One try at an upstream. ``status`` is the upstream's (0: none arrived), ``error`` a stable
     code."""
 
@@ -23,7 +23,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     duration_ms: float = 0.0
 
 
-class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What one inference request was, cost and led to; also for requests that were refused.
 
     Times are RFC 3339 UTC, durations milliseconds, ``cost_nanos`` billionths of ``currency``.

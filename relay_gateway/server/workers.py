@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from relay_gateway.registry import Registry
 from relay_gateway.server.ending import Ending
 from relay_gateway.server.link import Order, SupervisorLine
-from relay_gateway.server.parts import open_gateway
+from relay_gateway.server.parts import Gateway, open_gateway
 from relay_gateway.server.serving import Planes, open_planes, serve_until_asked
 from relay_gateway.server.supervisor import Post
 from relay_gateway.settings import Settings
@@ -31,7 +31,7 @@ def posts_of(
         async def work(line: SupervisorLine, bound: socket.socket = bound) -> None:
             orders = Orders(line, inference)
             async with open_gateway(settings, registry) as gateway:
-                await orders.serve(await open_planes(gateway, bound.dup(), None))
+                await orders.serve(gateway, inference=bound)
 
         posts.append(Post(f"worker {slot + 1}", slot, bound, work))
     if control is not None:
@@ -43,7 +43,7 @@ def _control_post(settings: Settings, registry: Registry, bound: socket.socket, 
     async def work(line: SupervisorLine) -> None:
         orders = Orders(line, [bound])
         async with open_gateway(settings, registry) as gateway:
-            await orders.serve(await open_planes(gateway, None, bound.dup()))
+            await orders.serve(gateway, control=bound)
 
     return Post("the control process", slot, bound, work, ends_last=True)
 
@@ -59,10 +59,20 @@ class Orders:
         self._adoptions: set[asyncio.Task[None]] = set()
         asyncio.get_running_loop().add_reader(line.fileno(), self._receive)
 
-    async def serve(self, planes: Planes) -> None:
-        """Serves until the supervisor has it end, or is gone itself."""
-        self._planes = planes
-        await serve_until_asked(planes, self._ending, self._line.ready)
+    async def serve(
+        self,
+        gateway: Gateway,
+        *,
+        inference: socket.socket | None = None,
+        control: socket.socket | None = None,
+    ) -> None:
+        """Serves on the socket until the supervisor has it end, or is gone itself."""
+        if self._ending.asked.is_set():
+            return
+        self._planes = await open_planes(
+            gateway, inference and inference.dup(), control and control.dup()
+        )
+        await serve_until_asked(self._planes, self._ending, self._line.ready)
 
     def _receive(self) -> None:
         orders = self._line.orders()

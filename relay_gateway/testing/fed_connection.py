@@ -1,4 +1,4 @@
-"""One connection of the inference plane on a transport in memory, fed by hand and without a socket."""
+"""One connection of the inference plane on a transport in memory, fed by hand without a socket."""
 
 from __future__ import annotations
 

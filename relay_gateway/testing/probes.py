@@ -122,6 +122,18 @@ REFUSED = [
     Probe(
         "t17", "trailer that is no field", post(CHUNKED, body=b"0\r\nGET / HTTP/1.1\r\n\r\n"), 400
     ),
+    Probe(
+        "t17",
+        "length in the trailer",
+        post(CHUNKED, body=b"1\r\nx\r\n0\r\nContent-Length: 9\r\n\r\n"),
+        400,
+    ),
+    Probe(
+        "t17",
+        "coding in the trailer",
+        post(CHUNKED, body=b"1\r\nx\r\n0\r\ntransfer-encoding: gzip\r\n\r\n"),
+        400,
+    ),
     Probe("t24", "no host", b"GET / HTTP/1.1\r\n\r\n", 400),
     Probe("t24", "two hosts", get(b"/", b"Host: a.example"), 400),
     Probe("t24", "empty host", get(b"/", host=b""), 400),
@@ -162,7 +174,9 @@ REFUSED = [
     Probe("t26", "trace", b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
     Probe("t26", "websocket", get(b"/", b"Connection: Upgrade", b"Upgrade: websocket"), 426),
     Probe("t26", "unknown protocol", get(b"/", b"Connection: Upgrade", b"Upgrade: h2c, x"), 426),
-    Probe("t26", "other expectation", post(b"Content-Length: 2", b"Expect: 200-ok"), 417),
+    Probe(
+        "t26", "other expectation", post(b"Content-Length: 2", b"Expect: 200-ok", body=b"hi"), 417
+    ),
     Probe("t26", "http/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
     Probe("t26", "http/0.9", b"GET /\r\n\r\n", 400),
     Probe("t26", "http/1.2", b"GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -103,26 +104,46 @@ class GatewayProcess:
                 self._printed.clear()
                 await self._printed.wait()
 
+    def children(self) -> list[int]:
+        """Ids of its child processes: workers, then the control process, as long as all are the
+        first."""
+        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return sorted(map(int, listed.read_text("ascii").split())) if listed.exists() else []
+
+    def send_signal(self, number: int) -> None:
+        """Signals the process that was started, and none of its children."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     async def stop(self, *, seconds: float = 40.0) -> int:
         """Ends it with SIGTERM and returns its exit code; kills it when that takes too long."""
-        process = self._process
-        if process is None:
+        if self._process is None:
             return 0
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                await asyncio.wait_for(process.wait(), seconds)
-            except TimeoutError:
-                await self.kill()
-                raise AssertionError(f"no end within {seconds} s:\n{self.stderr}") from None
-        await asyncio.gather(*self._readers)
-        return process.returncode or 0
+        if self._process.returncode is None:
+            self.send_signal(signal.SIGTERM)
+        return await self.wait(seconds=seconds)
+
+    async def wait(self, *, seconds: float) -> int:
+        """The exit code, once it has ended and so has every child that writes to its output."""
+        assert self._process is not None
+        try:
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+                await asyncio.gather(*self._readers)
+        except TimeoutError:
+            await self.kill()
+            raise AssertionError(f"no end within {seconds} s:\n{self.stderr}") from None
+        return self._process.returncode or 0
 
     async def kill(self) -> None:
-        """Ends it at once with SIGKILL."""
+        """Ends it at once with SIGKILL, and its children too."""
         if self._process is not None and self._process.returncode is None:
+            children = self.children()
             self._process.kill()
             await self._process.wait()
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
         await asyncio.gather(*self._readers)
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
