@@ -51,6 +51,13 @@ class Headers:
         """Whether any of ``names`` (lower case) is present."""
         return not names.isdisjoint(self._first)
 
+    def selected(self, names: frozenset[bytes]) -> list[Header]:
+        """The fields whose name (lower case) is in ``names``, in order, with lower-case names."""
+        if self._repeated is None:
+            return [pair for pair in self._first.items() if pair[0] in names]
+        lowered = [(name.lower(), value) for name, value in self.fields]
+        return [pair for pair in lowered if pair[0] in names]
+
     def names(self) -> frozenset[bytes]:
         """The lower-case names that are present."""
         return frozenset(self._first)

@@ -37,11 +37,7 @@ class AnswerWriter:
         gateway's."""
         adapter = call.host.adapter if call.host else ""
         returned = self._returned.get(adapter, _ALWAYS_RETURNED)
-        lines = [
-            b"%b: %b\r\n" % (name, value)
-            for name, value in answer.headers.fields
-            if name.lower() in returned
-        ]
+        lines = [b"%b: %b\r\n" % field for field in answer.headers.selected(returned)]
         lines.append(_PRIVATE)
         lines.append(self._gateway(call))
         return b"".join(lines)

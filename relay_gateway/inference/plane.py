@@ -11,11 +11,11 @@ from urllib.parse import unquote_to_bytes
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.catalog.snapshot import Model, RelayKey
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.addresses import AddressReader
 from relay_gateway.ids import new_id
 from relay_gateway.inference.answers import AnswerWriter
 from relay_gateway.inference.requests import (
     NONE,
-    AddressReader,
     HeaderReader,
     client_request_id,
     user_agent,

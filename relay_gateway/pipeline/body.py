@@ -1,19 +1,20 @@
 """Request bodies: read for the two members that routing needs, and spliced where they must change.
 
 A body is decoded once, partially, and forwarded as it was received. Duplicate or case-variant
-``model`` members are refused, because parsers disagree on which one counts.
+``model`` members are refused, because parsers disagree on which one counts; so are duplicates of
+the members that decide whether an answer is a stream and tells what it used.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.pipeline.members import Member, TooManyError, find_members, spelling_of
 from relay_gateway.plugin.wire import UsageOption
 
 MAX_MODEL_BYTES = 256
@@ -26,19 +27,11 @@ class _Members(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Members).decode
 
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
 _ANY_CASE = re.compile(rb'"model"', re.IGNORECASE)
-_LETTER = re.compile(rb"\\u00[46]")
+_ANY_SPELLING = spelling_of("model", any_case=True)
+_LETTER = re.compile(rb"\\u00[4-7]")
 _MODEL_VALUE = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member at the top level of a JSON object; ``start`` and ``end`` bound its value."""
-
-    name: str
-    start: int
-    end: int
+_DECODED_AT_ONCE = 64 * 1024
 
 
 def read_members(data: bytes) -> tuple[str, bool]:
@@ -51,6 +44,8 @@ def read_members(data: bytes) -> tuple[str, bool]:
         raise _refused(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise _refused("the body is nested too deeply") from None
+    if not data.isascii():
+        _refuse_foreign_encoding(data)
     _refuse_ambiguity(data)
     model = members.model
     if model is msgspec.UNSET:
@@ -68,78 +63,84 @@ def read_members(data: bytes) -> tuple[str, bool]:
 def replace_model(data: bytes, name: str) -> bytes:
     """The body with ``name`` as its ``model``; everything else stays as it was, byte for byte."""
     value = msgspec.json.encode(name)
-    if data.count(b'"model"') == 1:
+    if data.count(b'"model"') == 1 and not _has_escaped_letter(data):
         match = _MODEL_VALUE.match(data, data.index(b'"model"') + 7)
         if match is not None:
             return b"".join((data[: match.start(1)], value, data[match.end(1) :]))
-    member = next(member for member in top_level(data) if member.name == "model")
+    member = _find(data, "model")[0]
     return b"".join((data[: member.start], value, data[member.end :]))
 
 
 def ask_for_usage(data: bytes, option: UsageOption) -> tuple[bytes, bool]:
-    """The body with the usage option set, and whether the caller had not set it himself."""
-    member = None
-    if option.member.encode() in data:
-        member = next((m for m in top_level(data) if m.name == option.member), None)
-    if member is None:
+    """The body with the usage option set, and whether the caller had not set it himself.
+
+    Raises :class:`RequestRefusedError` (400) where he set it twice, or to what is no object.
+    """
+    members: list[Member] = []
+    if option.member.encode() in data or _has_escaped_letter(data):
+        members = _find(data, option.member)
+    if not members:
         asked = b'"%b":{"%b":true},' % (option.member.encode(), option.flag.encode())
         start = data.index(b"{") + 1
         return b"".join((data[:start], asked, data[start:])), True
-    given = msgspec.json.decode(data[member.start : member.end])
+    if len(members) > 1:
+        raise _ambiguous(option.member, members)
+    start, end = members[0].start, members[0].end
+    given = msgspec.json.decode(data[start:end])
     if given is not None and not isinstance(given, dict):
         raise _refused(f"{option.member} must be an object", option.member)
     options = given or {}
     if options.get(option.flag) is True:
         return data, False
     value = msgspec.json.encode({**options, option.flag: True})
-    return b"".join((data[: member.start], value, data[member.end :])), True
+    return b"".join((data[:start], value, data[end:])), True
 
 
-def top_level(data: bytes) -> Iterator[Member]:
-    """The members of a valid JSON object with the bounds of their values, escapes in names
-    resolved."""
-    depth = 0
-    name: str | None = None
-    string = b""
-    start = 0
-    for match in _TOKEN.finditer(data):
-        token = match.group()
-        if token in b"{[":
-            depth += 1
-        elif token in b"}]" or (token == b"," and depth == 1):
-            if token != b",":
-                depth -= 1
-            if name is not None and depth == (1 if token == b"," else 0):
-                yield Member(name, start, _trimmed(data, start, match.start()))
-                name = None
-        elif depth == 1 and token == b":":
-            name = msgspec.json.decode(string, type=str)
-            start = match.end()
-            while data[start] in b" \t\r\n":
-                start += 1
-        elif depth == 1 and name is None:
-            string = token
-
-
-def _trimmed(data: bytes, start: int, end: int) -> int:
-    while end > start and data[end - 1] in b" \t\r\n":
-        end -= 1
-    return end
+def _refuse_foreign_encoding(data: bytes) -> None:
+    """Refuses what is not UTF-8; the decoder does not look at strings that it skips."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _DECODED_AT_ONCE):
+            decoder.decode(data[start : start + _DECODED_AT_ONCE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise _refused(f"the body is not valid JSON: it is not UTF-8 ({error.reason})") from None
 
 
 def _refuse_ambiguity(data: bytes) -> None:
     # One "model" in whatever case and no escape that could spell a letter of it: that is the member
     # itself. A search for one character is a hundred times faster than any other, so it goes first.
-    if len(_ANY_CASE.findall(data)) <= 1 and not (b"\\" in data and _LETTER.search(data)):
-        return
-    names = [member.name for member in top_level(data) if member.name.casefold() == "model"]
-    if len(names) > 1 or (names and names[0] != "model"):
-        raise RequestRefusedError(
-            400,
-            "ambiguous_body",
-            f"the body names the model more than once or in another case: {', '.join(names)}",
-            param="model",
-        )
+    escaped = _has_escaped_letter(data)
+    if _matches_twice(_ANY_SPELLING if escaped else _ANY_CASE, data):
+        members = _find(data, "model", any_case=True)
+        if len(members) > 1 or (members and members[0].name != "model"):
+            raise _ambiguous("model", members)
+    if escaped or data.count(b'"stream"') > 1:
+        members = _find(data, "stream")
+        if len(members) > 1:
+            raise _ambiguous("stream", members)
+
+
+def _matches_twice(pattern: re.Pattern[bytes], data: bytes) -> bool:
+    first = pattern.search(data)
+    return first is not None and pattern.search(data, first.end()) is not None
+
+
+def _has_escaped_letter(data: bytes) -> bool:
+    return b"\\" in data and _LETTER.search(data) is not None
+
+
+def _find(data: bytes, name: str, *, any_case: bool = False) -> list[Member]:
+    try:
+        return find_members(data, name, any_case=any_case)
+    except TooManyError as error:
+        raise RequestRefusedError(400, "ambiguous_body", str(error), param=name) from None
+
+
+def _ambiguous(name: str, members: list[Member]) -> RequestRefusedError:
+    found = ", ".join(member.name for member in members[:10])
+    message = f"the body has the member {name} more than once or in another case: {found}"
+    return RequestRefusedError(400, "ambiguous_body", message, param=name)
 
 
 def _refused(message: str, param: str | None = None) -> RequestRefusedError:

@@ -20,7 +20,7 @@ from relay_gateway.errors import (
     UpstreamTimeoutError,
 )
 from relay_gateway.http.client import HttpClient
-from relay_gateway.http.message import Header, Headers
+from relay_gateway.http.message import Headers
 from relay_gateway.http.target import Target
 from relay_gateway.pipeline.body import replace_model
 from relay_gateway.pipeline.call import Call
@@ -91,6 +91,10 @@ class Dispatcher:
         self._credentials = credentials
         self._pools = pools
         self._report = report
+        self._forwarded = {
+            adapter: provider.request_headers | _ALWAYS_FORWARDED
+            for adapter, provider in providers.items()
+        }
         self._targets: dict[str, tuple[Host, Target]] = {}
 
     async def dispatch(self, call: Call, plan: Plan, headers: Headers) -> Exchange | Refusal:
@@ -186,7 +190,7 @@ class Dispatcher:
     ) -> Exchange | Refusal:
         host = candidate.binding.host
         provider = self._providers[host.adapter]
-        upstream = self._upstream_call(call, candidate, provider, secret, headers)
+        upstream = self._upstream_call(call, candidate, secret, headers)
         if call.sent_at is None:
             call.sent_at = began
         exchange = await self._send(provider, host, upstream)
@@ -206,25 +210,19 @@ class Dispatcher:
         self,
         call: Call,
         candidate: Candidate,
-        provider: UpstreamProvider,
         secret: Secret | None,
         headers: Headers,
     ) -> UpstreamCall:
         name = candidate.binding.upstream_name
         body = call.body if name == call.requested_model else replace_model(call.body, name)
-        allowed = provider.request_headers
-        forwarded: list[Header] = []
-        for field, value in headers.fields:
-            lower = field.lower()
-            if lower in allowed or lower in _ALWAYS_FORWARDED:
-                forwarded.append((lower, value))
+        allowed = self._forwarded[candidate.binding.host.adapter]
         return UpstreamCall(
             candidate.binding.host.view,
             call.wire_format.name,
             call.endpoint,
             name,
             secret,
-            forwarded,
+            headers.selected(allowed),
             body,
             call.streamed,
         )

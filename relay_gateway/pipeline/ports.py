@@ -17,7 +17,8 @@ class Caller(Protocol):
     """One request and the way back to whoever sent it."""
 
     on_disconnect: Callable[[], None] | None
-    """Called once when the caller has gone before the answer was complete."""
+    """Called once when the caller has gone before the answer was complete; while it is not set,
+    the task that runs the request is cancelled instead."""
     on_flow: Callable[[bool], None] | None
     """Called with ``False`` when writing should stop, with ``True`` when it may go on."""
 

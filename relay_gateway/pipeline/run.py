@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.errors import RequestRefusedError
@@ -68,9 +67,6 @@ class Pipeline:
 
         Returns when the answer has begun or the request has ended.
         """
-        task = asyncio.current_task()
-        if task is not None:
-            caller.on_disconnect = partial(_cancel, task)
         try:
             if refused is not None:
                 raise refused
@@ -111,7 +107,6 @@ class Pipeline:
         call.status = answer.status
         if isinstance(answer, Refusal):
             call.fail("upstream_error", "upstream_error")
-            caller.on_disconnect = None
             caller.respond(answer.status, headers, answer.body)
             self._settlement.settle(call, caller)
         else:
@@ -147,16 +142,11 @@ class Pipeline:
     def _refuse(self, call: Call, caller: Caller, error: RequestRefusedError) -> None:
         call.status = error.status
         call.fail(_outcome(call, error), error.code)
-        caller.on_disconnect = None
         if not caller.started:
             self._wire.refuse(call, caller, error)
         elif not caller.finished:
             caller.abort()
         self._settlement.settle(call, caller)
-
-
-def _cancel(task: asyncio.Task[object]) -> None:
-    task.cancel()
 
 
 def _outcome(call: Call, error: RequestRefusedError) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.exchange import CallerGoneError
@@ -50,6 +51,7 @@ class FakeCaller:
         """Whether the answer ended incomplete."""
         self._request_body = body
         self._awaited = False
+        self._handler: asyncio.Task[Any] | None = None
         self._blocked = False
         self._on_disconnect: Callable[[], None] | None = None
         self._on_flow: Callable[[bool], None] | None = None
@@ -84,6 +86,7 @@ class FakeCaller:
 
         Raises a 413 refusal beyond ``limit`` bytes and :class:`CallerGoneError` on a disconnect.
         """
+        self._handler = asyncio.current_task()
         self._awaited = True
         while self._request_body is None and not self.disconnected:
             await self._next_change()
@@ -178,13 +181,18 @@ class FakeCaller:
 
     def disconnect(self) -> None:
         """The caller goes away: a pending :meth:`read_body` raises, else ``on_disconnect`` is
-        called; nothing happens after the end."""
+        called, or without one the task that read the body is cancelled; nothing happens after
+        the end."""
         if self.disconnected or self.finished:
             return
         self.disconnected = True
         self._notify()
-        if self._on_disconnect is not None and not self._awaited:
+        if self._awaited:
+            return
+        if self._on_disconnect is not None:
             self._on_disconnect()
+        elif self._handler is not None:
+            self._handler.cancel()
 
     def block(self) -> None:
         """The caller stops reading: asks the writer to stop."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_gateway.errors import RequestRefusedError
-from relay_gateway.pipeline.body import ask_for_usage, read_members, replace_model, top_level
+from relay_gateway.pipeline.body import ask_for_usage, read_members, replace_model
 from relay_gateway.plugin import UsageOption
 
 OPTION = UsageOption("stream_options", "include_usage")
@@ -58,6 +58,9 @@ def test_model_and_stream_are_read(body: bytes, expected: tuple[str, bool]) -> N
         (b'{"model":"m","stream":"yes"}', "invalid_request", "stream"),
         (b'{"model":"m","stream":1}', "invalid_request", "stream"),
         (b'{"model":"m","x":NaN}', "invalid_request", None),
+        (b'{"model":"m","x":"\xff"}', "invalid_request", None),
+        (b'{"model":"m","\xed\xa0\x80":{"model":1}}', "invalid_request", None),
+        (b'{"model":"m","x":"%s\xc3"}' % (b"\xc3\xa9" * 40_000), "invalid_request", None),
         (b'{"model":"m","x":' + b"[" * 100_000, "invalid_request", None),
     ],
 )
@@ -79,6 +82,8 @@ def test_t32_a_bad_body_is_refused_with_the_field(
         b'{"model":"a","mod\\u0065l":"b"}',
         b'{"\\u006dodel":"a","model":"a"}',
         b'{"model":"a","x":{"model":1},"model":"b"}',
+        b'{"model":"a","stream":true,"stream":false}',
+        b'{"model":"a","stream":true,"\\u0073tream":false}',
     ],
 )
 def test_t33_duplicate_escaped_or_case_variant_models_are_ambiguous(body: bytes) -> None:
@@ -113,13 +118,6 @@ def test_only_the_value_of_model_changes(members: dict[str, Any]) -> None:
     assert len(changed) - len(body) == len('"new \\"name\\""') - len('"old"')
 
 
-@given(st.dictionaries(st.text(), JSON, max_size=6))
-def test_top_level_members_have_exact_bounds(members: dict[str, Any]) -> None:
-    body = json.dumps(members, indent=1).encode()
-    found = {member.name: json.loads(body[member.start : member.end]) for member in top_level(body)}
-    assert found == members
-
-
 @pytest.mark.parametrize(
     ("body", "options", "withheld"),
     [
@@ -145,6 +143,25 @@ def test_usage_is_asked_for_and_withheld_when_the_caller_did_not(
     assert withhold is withheld
     if not withheld:
         assert changed == body
+
+
+def test_t33_the_member_itself_is_replaced_and_not_one_further_down() -> None:
+    body = b'{"x":{"model":"inner"},"mod\\u0065l":"outer"}'
+    assert replace_model(body, "new") == body.replace(b'"outer"', b'"new"')
+
+
+def test_t39_usage_is_asked_for_however_the_caller_spells_the_option() -> None:
+    body = b'{"stream\\u005foptions":{"include_usage":false},"model":"m"}'
+    changed, withhold = ask_for_usage(body, OPTION)
+    assert json.loads(changed)["stream_options"] == {"include_usage": True}
+    assert withhold
+
+
+def test_t39_an_option_that_is_given_twice_is_refused() -> None:
+    body = b'{"stream_options":{"include_usage":true},"stream_options":{}}'
+    with pytest.raises(RequestRefusedError) as refused:
+        ask_for_usage(body, OPTION)
+    assert (refused.value.code, refused.value.param) == ("ambiguous_body", "stream_options")
 
 
 def test_an_option_of_another_type_is_refused() -> None:

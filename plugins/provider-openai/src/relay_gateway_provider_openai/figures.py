@@ -6,24 +6,30 @@ was said before; members that are no figures are as if missing.
 
 from __future__ import annotations
 
+from typing import Final
+
 from relay_gateway.plugin import Reading, count
 
+MOST: Final = (1 << 63) - 1
+"""The largest figure that a meter takes."""
+
+# Meter, member of the usage object, and the member of that one for the details.
 _CHAT = (
-    ("input", ("prompt_tokens",)),
-    ("output", ("completion_tokens",)),
-    ("cacheRead", ("prompt_tokens_details", "cached_tokens")),
-    ("cacheWrite", ("prompt_tokens_details", "cache_write_tokens")),
-    ("audioInput", ("prompt_tokens_details", "audio_tokens")),
-    ("reasoning", ("completion_tokens_details", "reasoning_tokens")),
-    ("audioOutput", ("completion_tokens_details", "audio_tokens")),
+    ("input", "prompt_tokens", None),
+    ("output", "completion_tokens", None),
+    ("cacheRead", "prompt_tokens_details", "cached_tokens"),
+    ("cacheWrite", "prompt_tokens_details", "cache_write_tokens"),
+    ("audioInput", "prompt_tokens_details", "audio_tokens"),
+    ("reasoning", "completion_tokens_details", "reasoning_tokens"),
+    ("audioOutput", "completion_tokens_details", "audio_tokens"),
 )
 
 _RESPONSES = (
-    ("input", ("input_tokens",)),
-    ("output", ("output_tokens",)),
-    ("cacheRead", ("input_tokens_details", "cached_tokens")),
-    ("cacheWrite", ("input_tokens_details", "cache_write_tokens")),
-    ("reasoning", ("output_tokens_details", "reasoning_tokens")),
+    ("input", "input_tokens", None),
+    ("output", "output_tokens", None),
+    ("cacheRead", "input_tokens_details", "cached_tokens"),
+    ("cacheWrite", "input_tokens_details", "cache_write_tokens"),
+    ("reasoning", "output_tokens_details", "reasoning_tokens"),
 )
 
 
@@ -54,21 +60,24 @@ def figure(found: object, *path: str) -> int | None:
 def _read(
     reading: Reading,
     usage: dict[str, object],
-    places: tuple[tuple[str, tuple[str, ...]], ...],
+    places: tuple[tuple[str, str, str | None], ...],
 ) -> None:
-    for meter, path in places:
-        value = figure(usage, *path)
-        if value is not None:
-            reading.tokens[meter] = value
+    # One loop without calls: this is done for every answer.
+    tokens = reading.tokens
+    for meter, member, detail in places:
+        found = usage.get(member)
+        if detail is not None:
+            found = found.get(detail) if type(found) is dict else None
+        if type(found) is int and 0 <= found <= MOST:
+            tokens[meter] = found
 
 
 def _count_reasoning_as_output(tokens: dict[str, int], usage: dict[str, object]) -> None:
     """Some hosts leave reasoning out of ``completion_tokens``; their total gives it away."""
-    output = figure(usage, "completion_tokens")
-    prompt = figure(usage, "prompt_tokens")
-    total = figure(usage, "total_tokens")
-    reasoning = figure(usage, "completion_tokens_details", "reasoning_tokens")
-    if output is None or prompt is None or total is None or not reasoning:
+    reasoning = tokens.get("reasoning")
+    if not reasoning or "output" not in tokens or "input" not in tokens:
         return
-    if total == prompt + output + reasoning:  # a count itself, and so is each part of it
+    output = count(usage.get("completion_tokens"))
+    total = count(usage.get("total_tokens"))
+    if output is not None and total == tokens["input"] + output + reasoning:
         tokens["output"] = output + reasoning
