@@ -1,22 +1,35 @@
-"""The SQLAlchemy engine for an address, and how it reads without seeing half a change."""
+"""What reads and what writes at an address, and how to read without seeing half a change."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import asyncpg
-from sqlalchemy import URL, event, make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from relay_gateway.plugin import PluginContext, UsageRecord
 from relay_gateway_log_database.config import is_postgresql
+from relay_gateway_log_database.postgresql_writer import PostgresqlWriter
+from relay_gateway_log_database.sqlite_writer import SqliteWriter
 
 CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 60.0
 POOL_SIZE = 4
+
+
+class Writer(Protocol):
+    """Stores batches in one of the databases."""
+
+    async def write(self, records: Sequence[UsageRecord]) -> None:
+        """Stores a batch in one transaction; records that are there already stay as they are."""
+
+    async def aclose(self) -> None:
+        """Releases what only the writer uses."""
 
 
 def make_engine(url: str) -> AsyncEngine:
@@ -45,7 +58,7 @@ def _postgresql(url: str) -> AsyncEngine:
 
 
 def _sqlite(url: URL) -> AsyncEngine:
-    engine = create_async_engine(
+    return create_async_engine(
         url,
         connect_args={"timeout": CONNECT_SECONDS},
         pool_size=POOL_SIZE,
@@ -53,15 +66,13 @@ def _sqlite(url: URL) -> AsyncEngine:
         pool_timeout=CONNECT_SECONDS,
         hide_parameters=True,
     )
-    event.listen(engine.sync_engine, "connect", _durable)
-    return engine
 
 
-def _durable(connection: Any, _record: object) -> None:
-    # The spool forgets a record once it is written here, so a write must outlive a power cut.
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.close()
+async def make_writer(engine: AsyncEngine, context: PluginContext) -> Writer:
+    """What writes to the database of ``engine``, which has its tables already."""
+    if engine.dialect.name == "postgresql":
+        return PostgresqlWriter(engine)
+    return await SqliteWriter.open(engine.url.database or "", CONNECT_SECONDS, context)
 
 
 def prepare_file(url: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import sqlite3
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import asyncpg
-from sqlalchemy import Insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -26,9 +26,15 @@ from relay_gateway.plugin import (
     UsageSink,
 )
 from relay_gateway_log_database.config import DatabaseSinkConfig, is_postgresql, locate
-from relay_gateway_log_database.engine import make_engine, prepare_file, snapshot
+from relay_gateway_log_database.engine import (
+    Writer,
+    make_engine,
+    make_writer,
+    prepare_file,
+    snapshot,
+)
 from relay_gateway_log_database.pages import page_of, page_statement
-from relay_gateway_log_database.rows import record_of, row_of
+from relay_gateway_log_database.rows import record_of
 from relay_gateway_log_database.schema import create_schema
 from relay_gateway_log_database.summary import summarize
 from relay_gateway_log_database.tables import usage_records
@@ -40,12 +46,10 @@ UNAVAILABLE = (
     PoolTimeoutError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
+    sqlite3.Error,
     OSError,
 )
-"""What drivers and the pool raise; asyncpg's own come from connecting."""
-
-CHUNK = 100
-"""Rows per statement: the event loop is busy with one of them for a few milliseconds at most."""
+"""What drivers and the pool raise; the drivers' own come from connecting and writing."""
 
 
 class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
@@ -62,6 +66,7 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
     def __init__(self, config: DatabaseSinkConfig, context: PluginContext) -> None:
         super().__init__(config, context)
         self._engine: AsyncEngine | None = None
+        self._writer: Writer | None = None
         self._running: set[asyncio.Task[Any]] = set()
 
     async def aopen(self) -> None:
@@ -72,7 +77,10 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
     async def aclose(self) -> None:
         """Closes all connections, once what still runs on them has ended."""
         await asyncio.gather(*self._running, return_exceptions=True)
+        writer, self._writer = self._writer, None
         engine, self._engine = self._engine, None
+        if writer is not None:
+            await writer.aclose()
         if engine is not None:
             await engine.dispose()
 
@@ -110,52 +118,44 @@ class DatabaseSink(UsageSink[DatabaseSinkConfig], UsageReader):
             engine = make_engine(url)
             try:
                 await create_schema(engine)
+                self._writer = await make_writer(engine, self.context)
             except BaseException:
                 await engine.dispose()
                 raise
         self._engine = engine
 
     async def _write(self, records: Sequence[UsageRecord]) -> None:
-        # In one order, so that two instances with the same records cannot wait for each other.
-        ordered = sorted(records, key=lambda record: record.request_id)
-        async with self._asking() as engine, engine.begin() as connection:
-            for first in range(0, len(ordered), CHUNK):
-                rows = [row_of(record) for record in ordered[first : first + CHUNK]]
-                await connection.execute(_insert(engine), rows)
+        with _unavailable():
+            await _opened(self._writer).write(records)
 
     async def _get(self, request_id: str) -> UsageRecord | None:
         if "\0" in request_id:
             return None
         wanted = select(usage_records.c.record).where(usage_records.c.request_id == request_id)
-        async with self._asking() as engine, engine.connect() as connection:
-            text = await connection.scalar(wanted)
+        with _unavailable():
+            async with _opened(self._engine).connect() as connection:
+                text = await connection.scalar(wanted)
         return None if text is None else record_of(text)
 
     async def _query(self, query: LogQuery) -> LogPage:
-        async with self._asking() as engine, engine.connect() as connection:
-            rows = await connection.execute(page_statement(query, engine.dialect.name))
-            return page_of(rows.all(), query.limit)
+        engine = _opened(self._engine)
+        with _unavailable():
+            async with engine.connect() as connection:
+                rows = await connection.execute(page_statement(query, engine.dialect.name))
+                return page_of(rows.all(), query.limit)
 
     async def _summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
-        async with self._asking() as engine, snapshot(engine) as connection:
-            return await summarize(connection, query)
-
-    @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[AsyncEngine]:
-        if self._engine is None:
-            raise StorageUnavailableError(
-                "the usage database is not open: see `relay-gateway plugins list`"
-            )
         with _unavailable():
-            yield self._engine
+            async with snapshot(_opened(self._engine)) as connection:
+                return await summarize(connection, query)
 
 
-def _insert(engine: AsyncEngine) -> Insert:
-    dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
-    statement: Insert = dialect.insert(usage_records).on_conflict_do_nothing(
-        index_elements=["request_id"]
-    )
-    return statement
+def _opened(part: T | None) -> T:
+    if part is None:
+        raise StorageUnavailableError(
+            "the usage database is not open: see `relay-gateway plugins list`"
+        )
+    return part
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relay_gateway.plugin import LOG_DIMENSIONS, UsageQuery, UsageRow
 from relay_gateway_log_database.filters import column_of, equal_to, in_period, tag_value
+from relay_gateway_log_database.rows import MAX_INTEGER
 from relay_gateway_log_database.tables import METERS, usage_records
 
 PERCENTILES = (50, 95, 99)
@@ -124,9 +125,17 @@ def _records(names: Sequence[str], query: UsageQuery, dialect: str) -> FromClaus
             *(_dimension(name, dialect).label(f"g{i}") for i, name in enumerate(names)),
             *(usage_records.c[name] for name in figures),
         )
-        .where(*in_period(query.start, query.end), *equal_to(query.equals))
+        .where(*_chosen(query, dialect))
         .subquery()
     )
+
+
+def _chosen(query: UsageQuery, dialect: str) -> list[ColumnElement[bool]]:
+    period = in_period(query.start, query.end)
+    if dialect == "sqlite" and query.equals and not period:
+        # Otherwise SQLite would read all rows, not the index that has most of the filters.
+        period = [usage_records.c.started_us >= literal_column(str(-MAX_INTEGER))]
+    return [*period, *equal_to(query.equals)]
 
 
 def _dimension(name: str, dialect: str) -> ColumnElement[Any]:
