@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +19,10 @@ from benchmarks.table import markdown, show
 
 
 def main(
-    quick: Annotated[bool, typer.Option("--quick", help="The main scenarios, briefly.")] = False,
-    peers: Annotated[
+    quick: Annotated[  # noqa: FBT002 - a flag of a command
+        bool, typer.Option("--quick", help="The main scenarios, briefly.")
+    ] = False,
+    peers: Annotated[  # noqa: FBT002 - a flag of a command
         bool, typer.Option("--peers", help="LiteLLM and Portkey too; installs them at first.")
     ] = False,
     rounds: Annotated[int | None, typer.Option(min=1, help="3, or 2 with --quick.")] = None,
@@ -33,6 +36,8 @@ def main(
     ] = None,
 ) -> None:
     """Measures the gateway beside nginx: medians of interleaved rounds, and ratios."""
+    # Whoever ends this with SIGTERM does not want its children to go on.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
         if table_of is not None:

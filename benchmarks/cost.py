@@ -1,9 +1,9 @@
 """What one request costs in things that noise cannot move: calls, and objects that stay behind.
 
-``python -m benchmarks.cost`` prints the figures, with ``--record`` it writes them down as the budget
-that a test holds the gateway to. Everything takes turns: one thread plays caller and upstream and
-goes on only when the gateway has answered, so that each run makes the same calls. The gateway is the
-real one over real sockets, without a usage sink, whose batches depend on time.
+``python -m benchmarks.cost`` prints the figures, with ``--record`` it writes them down as the
+budget that a test holds the gateway to. Everything takes turns: one thread plays caller and
+upstream and goes on only when the gateway has answered, so that each run makes the same calls. The
+gateway is the real one over real sockets, without a usage sink, whose batches depend on time.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import typer
 import relay_gateway.server.parts
 from benchmarks.relay import CREDENTIALS, make_catalog
 from benchmarks.stacks import Ask
+from relay_gateway.secret import Secret
 from relay_gateway.server.listen import Started, serve
 from relay_gateway.settings import Settings
 from relay_gateway.settings.model import UsageLogging
@@ -45,9 +46,9 @@ _ANSWER_BODY = (
     b'"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":12,'
     b'"total_tokens":21}}' % (b"x" * 800)
 )
-_ANSWER = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_ANSWER_BODY), _ANSWER_BODY)
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+    len(_ANSWER_BODY),
+    _ANSWER_BODY,
 )
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -165,8 +166,8 @@ def measure() -> Cost:
             data_dir=Path(directory),
             port=0,
             control_port=0,
-            admin_token=driver.token,
-            master_key=base64.b64encode(secrets.token_bytes(32)).decode(),
+            admin_token=Secret(driver.token),
+            master_key=(Secret(base64.b64encode(secrets.token_bytes(32)).decode()),),
             log_level="error",
             usage_logging=UsageLogging(sinks=()),
         )
@@ -232,7 +233,7 @@ def _terminate() -> None:
 
 
 def main(
-    record: Annotated[
+    record: Annotated[  # noqa: FBT002 - a flag of a command
         bool, typer.Option("--record", help="Write the figures down as the budget.")
     ] = False,
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import BenchmarkError
-from benchmarks.programs import Load, Upstream
+from benchmarks.programs import Load, LoadResult, Upstream
 from benchmarks.relay import Relay
 from benchmarks.results import Measurement
 from benchmarks.scenarios import Kind, Scenario
@@ -49,47 +50,43 @@ class Bench:
             raise BenchmarkError(f"{stack.name}, {scenario.name}: {error}") from error
 
     def _run(self, stack: Stack, ask: Ask, options: Sequence[str]) -> Load:
-        request = self.directory / f"{stack.name}.http"
+        request = self.directory / f"{stack.name}-{ask.script}-{ask.size}.http"
         request.write_bytes(stack.request(ask))
         return Load(self.load, stack.port, request, options)
 
     def _load(self, scenario: Scenario, stack: Stack, number: int) -> Measurement:
-        checks = scenario.checks if stack.exact else []
-        # Callers that start one after the other are all there before anything is measured.
-        warmup, seconds = self.warmup + scenario.spread, self.seconds + scenario.spread
+        with ExitStack() as exits:
+            others = None
+            if scenario.beside is not None:
+                # They are there before the callers come and still there when those have gone.
+                longer = self.seconds + self.warmup + scenario.beside.spread
+                others = exits.enter_context(self._callers(scenario.beside, stack, longer))
+            load = exits.enter_context(self._callers(scenario, stack, self.seconds))
+            before, upstream_before = stack.usage(), self.upstream.usage()
+            result = load.finish()
+            after, upstream_after = stack.usage(), self.upstream.usage()
+            beside = others.finish().all_answers if others is not None else 0
+        stack.settle()
+        if not result.answers:
+            raise BenchmarkError(f"no answer within {self.seconds:g} s")
+        window = _Window(
+            requests=result.all_answers + beside,
+            cpu=after.cpu_seconds - before.cpu_seconds,
+            late_cpu=stack.usage().cpu_seconds - after.cpu_seconds,
+            upstream_cpu=upstream_after.cpu_seconds - upstream_before.cpu_seconds,
+        )
+        return _figures(scenario, stack, number, result, window)
+
+    def _callers(self, scenario: Scenario, stack: Stack, seconds: float) -> Load:
         options = (
             f"connections={scenario.connections}",
             f"spread={scenario.spread}",
-            f"warmup={warmup}",
-            f"seconds={seconds}",
-            *checks,
+            # Callers that start one after the other are all there before anything is measured.
+            f"warmup={self.warmup + scenario.spread}",
+            f"seconds={seconds + scenario.spread}",
+            *scenario.checks(exact=stack.exact),
         )
-        with self._run(stack, scenario.ask, options) as load:
-            before, upstream_before = stack.usage(), self.upstream.usage()
-            result = load.finish()
-        after, upstream_after = stack.usage(), self.upstream.usage()
-        stack.settle()
-        late = stack.usage().cpu_seconds - after.cpu_seconds
-        cpu = after.cpu_seconds - before.cpu_seconds
-        if not result.answers:
-            raise BenchmarkError(f"no answer within {seconds} s")
-        busy = upstream_after.cpu_seconds - upstream_before.cpu_seconds + result.cpu_seconds
-        measured = stack.child is not None
-        return Measurement(
-            scenario=scenario.name,
-            stack=stack.name,
-            round=number,
-            requests=result.all_answers,
-            requests_per_second=result.answers / result.seconds,
-            p50_us=result.latency_us.p50,
-            p99_us=result.latency_us.p99,
-            first_byte_p50_us=result.first_byte_us.p50,
-            events_per_second=result.events / result.seconds if result.events else None,
-            cpu_us_per_request=cpu / result.answers * 1e6 if measured else None,
-            cpu_us_per_event=cpu / result.events * 1e6 if measured and result.events else None,
-            late_cpu_us_per_request=late / result.answers * 1e6 if measured else None,
-            spare=1 - busy / result.seconds,
-        )
+        return self._run(stack, scenario.ask, options)
 
     def _on_fresh_process(self, scenario: Scenario, stack: Stack, number: int) -> Measurement:
         """What an allocator has kept from earlier work would hide what this work needs."""
@@ -128,7 +125,7 @@ class Bench:
                 f"connections={scenario.connections}",
                 "warmup=0",
                 f"requests={requests}",
-                *scenario.checks,
+                *scenario.checks(exact=stack.exact),
             )
             with self._run(stack, scenario.ask, options) as load:
                 load.finish()
@@ -144,6 +141,43 @@ class Bench:
             requests=scenario.requests,
             growth_mib=growth / MIB,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What happened while a load was measured, and after it; seconds of CPU."""
+
+    requests: int
+    cpu: float
+    late_cpu: float
+    upstream_cpu: float
+
+
+def _figures(
+    scenario: Scenario, stack: Stack, number: int, result: LoadResult, window: _Window
+) -> Measurement:
+    def per_request(seconds: float) -> float | None:
+        return seconds / result.answers * 1e6 if stack.child is not None else None
+
+    streams = result.events > 0
+    paid = window.cpu / result.events * 1e6 if streams and stack.child is not None else None
+    busy = window.upstream_cpu + result.cpu_seconds
+    return Measurement(
+        scenario=scenario.name,
+        stack=stack.name,
+        round=number,
+        requests=window.requests,
+        requests_per_second=result.answers / result.seconds,
+        p50_us=result.latency_us.p50,
+        p99_us=result.latency_us.p99,
+        first_byte_p50_us=result.first_byte_us.p50,
+        events_per_second=result.events / result.seconds if streams else None,
+        cpu_us_per_request=per_request(window.cpu),
+        cpu_us_per_event=paid,
+        late_cpu_us_per_request=per_request(window.late_cpu),
+        # What those beside used is not known.
+        spare=1 - busy / result.seconds if scenario.beside is None else None,
+    )
 
 
 def _start(scenario: Scenario, stack: Relay, number: int) -> Measurement:

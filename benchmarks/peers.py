@@ -59,8 +59,9 @@ class LiteLLM(Peer):
 
     def version(self) -> str:
         python = self._installed() / "bin" / "python"
-        return output_of(python, "-c", "from importlib.metadata import version as v\n"
-                         "print(v('litellm'))")
+        return output_of(
+            python, "-c", "from importlib.metadata import version as v\nprint(v('litellm'))"
+        )
 
     def path(self, ask: Ask) -> str:
         return "/v1/chat/completions"

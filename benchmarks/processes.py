@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -59,6 +60,11 @@ class Child:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     @property
     def output(self) -> str:
@@ -115,8 +121,9 @@ def _family(pid: int) -> list[int]:
     """``pid`` and its descendants."""
     family = [pid]
     for member in family:
-        for task in Path(f"/proc/{member}/task").iterdir():
-            family += map(int, (task / "children").read_text().split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # threads end while they are listed
+            for task in Path(f"/proc/{member}/task").iterdir():
+                family += map(int, (task / "children").read_text().split())
     return family
 
 

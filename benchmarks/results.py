@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import statistics
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,7 +60,11 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A whole run. ``lost_records`` counts requests without a usage record at the end."""
+    """A whole run.
+
+    ``lost_records`` counts requests without a usage record at the end, ``failures`` tells which
+    peers could not be measured with what.
+    """
 
     command: str
     started_at: str
@@ -68,6 +73,7 @@ class Report(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     rounds: int
     lost_records: int
+    failures: list[str]
     measurements: list[Measurement]
 
 
@@ -106,8 +112,8 @@ def revision() -> str:
     """The commit that is checked out, marked when there are changes on top of it."""
     try:
         return output_of("git", "-C", Path(__file__).parent, "describe", "--always", "--dirty")
-    except OSError as error:
-        raise BenchmarkError("git is not installed: it tells what is measured") from error
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def save(report: Report, path: Path) -> None:
@@ -160,7 +166,7 @@ def _medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _value(row: Row, figures: Mapping[str, float]) -> float | None:
     """The comparison within one round, so that what disturbs a round disturbs both sides."""
-    ours, reference = figures.get("relay"), figures.get("nginx")
+    ours, reference = figures.get("relay"), figures.get(row.reference)
     direct = figures.get("direct")
     if ours is None or row.comparison is Comparison.ABSOLUTE:
         return ours

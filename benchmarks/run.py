@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.measure import Bench
 from benchmarks.nginx import Nginx
 from benchmarks.peers import PEERS, Peer
+from benchmarks.processes import BenchmarkError
 from benchmarks.programs import Upstream, compile_program
 from benchmarks.relay import Relay
 from benchmarks.results import Measurement, Report, machine, now, revision
@@ -36,10 +37,14 @@ class Plan:
 
 
 def run(plan: Plan, command: str, tell: Callable[[str], None]) -> Report:
-    """Measures everything; raises :class:`BenchmarkError` when any answer was wrong."""
+    """Measures everything; raises :class:`BenchmarkError` when any answer was wrong.
+
+    A peer whose answer was wrong is left out where it was.
+    """
     started, where = now(), machine()
+    failures: list[str] = []
     with _bench(plan) as (bench, stacks):
-        measurements = list(_rounds(plan, bench, stacks, tell))
+        measurements = list(_rounds(plan, bench, stacks, tell, failures))
         relay = next(stack for stack in stacks if isinstance(stack, Relay))
         asked = sum(
             m.requests
@@ -54,6 +59,7 @@ def run(plan: Plan, command: str, tell: Callable[[str], None]) -> Report:
             versions={stack.name: stack.version() for stack in stacks if stack.child is not None},
             rounds=plan.rounds,
             lost_records=max(0, asked - relay.recorded()),
+            failures=failures,
             measurements=measurements,
         )
 
@@ -66,7 +72,8 @@ def _bench(plan: Plan) -> Iterator[tuple[Bench, list[Stack]]]:
         upstream = stack.enter_context(Upstream(program, directory / "upstream.log"))
         kinds: list[type[Stack]] = [Direct, Nginx, Relay, *(PEERS if plan.peers else ())]
         stacks = [kind(upstream.port) for kind in kinds]
-        scripts = sorted({scenario.ask.script for scenario in plan.scenarios})
+        asked = [each for s in plan.scenarios for each in (s, s.beside) if each is not None]
+        scripts = sorted({scenario.ask.script for scenario in asked})
         for each in stacks:
             stack.callback(each.stop)
             each.start(scripts)
@@ -77,16 +84,29 @@ def _bench(plan: Plan) -> Iterator[tuple[Bench, list[Stack]]]:
 
 
 def _rounds(
-    plan: Plan, bench: Bench, stacks: Sequence[Stack], tell: Callable[[str], None]
+    plan: Plan,
+    bench: Bench,
+    stacks: Sequence[Stack],
+    tell: Callable[[str], None],
+    failures: list[str],
 ) -> Iterator[Measurement]:
+    failed: set[tuple[str, str]] = set()
     for number in range(plan.rounds):
         for scenario in plan.scenarios:
             if number and plan.quick and scenario.kind is not Kind.LOAD:
                 continue
             for stack in stacks:
-                if isinstance(stack, Peer) and not scenario.with_peers:
+                at = (scenario.name, stack.name)
+                if at in failed or (isinstance(stack, Peer) and not scenario.with_peers):
                     continue
                 tell(f"round {number + 1} of {plan.rounds}: {scenario.name}, {stack.name}")
-                measurement = bench.measure(scenario, stack, number)
-                if measurement is not None:
-                    yield measurement
+                try:
+                    measurement = bench.measure(scenario, stack, number)
+                except BenchmarkError as error:
+                    if not isinstance(stack, Peer):
+                        raise
+                    failed.add(at)
+                    failures.append(f"Not measured: {' '.join(str(error).split())[:200]}")
+                else:
+                    if measurement is not None:
+                        yield measurement

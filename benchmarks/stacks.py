@@ -10,6 +10,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -53,7 +54,11 @@ class Stack(ABC):
         self.upstream_port = upstream_port
         self.port = 0
         self.child: Child | None = None
-        self.directory = Path(tempfile.mkdtemp(prefix=f"benchmark-{self.name}-"))
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where it keeps what it needs, until it is stopped."""
+        return Path(tempfile.mkdtemp(prefix=f"benchmark-{self.name}-"))
 
     @abstractmethod
     def start(self, scripts: Sequence[str]) -> None:
@@ -99,7 +104,7 @@ class Stack(ABC):
         if self.child is not None:
             self.child.stop()
             self.child = None
-        shutil.rmtree(self.directory, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def run(self, arguments: Sequence[str | Path], environ: dict[str, str] | None = None) -> Child:
         """Runs the gateway's process on its core."""

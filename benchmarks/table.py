@@ -11,6 +11,8 @@ from benchmarks.results import Line, Measurement, Report, lines
 from benchmarks.scenarios import Comparison
 
 ENOUGH_SPARE = 0.3
+IDLE = 0.5
+"""A load average up to which the machine was idle."""
 _MARKS = {True: "reached", False: "missed", None: ""}
 
 
@@ -49,6 +51,9 @@ def remarks(report: Report) -> Iterator[str]:
         f"{machine.python}, {versions}; load average before the run "
         f"{machine.load_average_before:.2f}."
     )
+    if machine.load_average_before > IDLE:
+        yield "The machine was not idle before the run: others disturbed these figures."
+    yield from report.failures
     late = [m.late_cpu_us_per_request for m in report.measurements if m.stack == "relay"]
     known = [figure for figure in late if figure is not None]
     if known:
@@ -96,10 +101,11 @@ def _cells(report: Report) -> Iterator[list[str]]:
 def _compared(line: Line) -> str:
     comparison = line.row.comparison
     if comparison is Comparison.ABSOLUTE:
-        return _number(line.value)
+        return ""
     if comparison is Comparison.ADDED:
         return f"{_number(line.value)} added"
-    return f"{line.value:.2f} {comparison.value}"
+    added = " of what is added" if comparison is Comparison.ADDED_RATIO else ""
+    return f"{_number(line.value)} × {line.row.reference}{added}"
 
 
 def _target(line: Line) -> str:

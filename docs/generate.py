@@ -23,7 +23,7 @@ from relay_gateway.control import create_control_app
 from relay_gateway.control.services import ControlServices
 from relay_gateway.plugin import PluginContext, hookspecs
 from relay_gateway.registry import Plugins, Registry
-from relay_gateway.settings import PLUGIN_SECTIONS, Settings, environment_names
+from relay_gateway.settings import PLUGIN_SECTIONS, LoginUser, Settings, environment_names
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -53,6 +53,8 @@ def settings_page() -> Iterator[str]:
         assert issubclass(model, BaseModel)  # noqa: S101
         for key, field in model.model_fields.items():
             yield f"| `[{table}] {key}` | {_default(field.default)} | {field.description} |"
+    for key, field in LoginUser.model_fields.items():
+        yield f"| `[[users]] {key}` | required | {field.description} |"
     for table in PLUGIN_SECTIONS:
         yield f"| `[{table}.NAME]` | | {Settings.model_fields[table].description} |"
 
@@ -193,8 +195,9 @@ def endpoints_page() -> Iterator[str]:
             streams = "yes" if endpoint.streams else "no"
             yield f"| `{endpoint.method} {endpoint.path}` | `{wire_format.name}` | {streams} |"
     yield (
-        "\n## Control plane\n\nAuthenticated by `Authorization: Bearer ADMIN_TOKEN`, except "
-        "`/version`, `/healthz` and `/readyz`. `GET /openapi.json` has the bodies.\n\n"
+        "\n## Control plane\n\nAuthenticated by `Authorization: Bearer ADMIN_TOKEN` or the "
+        "cookie of a session, except `/version`, `/auth/login`, `/healthz` and `/readyz`. `GET "
+        "/openapi.json` has the bodies.\n\n"
         "| endpoint | what it does |\n|---|---|"
     )
     for route in create_control_app(_services(plugins)).routes:
@@ -221,11 +224,15 @@ def _services(plugins: Plugins) -> ControlServices:
     never = cast("Any", None)
     return ControlServices(
         store=never,
+        sessions=never,
+        settings=never,
+        audit=never,
         secret_backends=plugins.secret_backends,
         providers=plugins.providers,
         usage_reader=None,
         plugins=never,
         refresh=never,
+        reload=never,
         readiness=never,
         host_key_status=never,
         reset_host_key=never,

@@ -18,7 +18,8 @@
     │   ├── EntityNotFoundError
     │   ├── SlugTakenError
     │   ├── EntityReferencedError     who still points at it
-    │   └── VersionConflictError      somebody else wrote first
+    │   ├── VersionConflictError      somebody else wrote first
+    │   └── KeyReusedError            an idempotency key came with another request before
     ├── StorageUnavailableError       the database cannot be asked right now
     ├── RequestRefusedError           an inference request ends here; status, code, message
     └── UpstreamError                 the exchange with an upstream failed
@@ -172,6 +173,16 @@ class VersionConflictError(CatalogError):
         super().__init__(f"{kind} {ref!r} is at version {current}, the write expected {expected}")
         self.expected = expected
         self.current = current
+
+
+class KeyReusedError(CatalogError):
+    """An idempotency key that came with another request before."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this Idempotency-Key came with another request before; "
+            "repeat that request unchanged, or use a new key"
+        )
 
 
 class StorageUnavailableError(RelayError):

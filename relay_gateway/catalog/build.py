@@ -1,4 +1,4 @@
-"""From rows to a snapshot: every entity that can serve is compiled, the rest is reported.
+"""From rows to snapshots: what can serve is compiled, the rest reported, what is the same shared.
 
 One bad row never keeps the others from loading: it is left out, with the reason, as if it were
 disabled. What refers to it is then left out as if the entity did not exist.
@@ -7,20 +7,33 @@ disabled. What refers to it is then left out as if the entity did not exist.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
-from ipaddress import ip_network
-from typing import TypeVar
-from urllib.parse import urlsplit
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
 
-from pydantic import ValidationError
+import msgspec
 
 from relay_gateway.catalog import specs
+from relay_gateway.catalog.compile import (
+    UNREADABLE,
+    compile_host,
+    compile_host_key,
+    compile_model,
+    compile_policy,
+    compile_pricing,
+    compile_relay_key,
+    digests_of,
+    granted_model,
+    quarantine,
+    seal_binding,
+)
 from relay_gateway.catalog.envelope import EntityRow
+from relay_gateway.catalog.garbage import uncollected
 from relay_gateway.catalog.grants import GrantCompiler, GrantedModel
-from relay_gateway.catalog.pricing import compile_rates
+from relay_gateway.catalog.sections import DEFAULTS, RuntimeSettings, read_runtime_settings
 from relay_gateway.catalog.snapshot import (
-    Binding,
     Host,
     HostKey,
     Model,
@@ -28,24 +41,20 @@ from relay_gateway.catalog.snapshot import (
     PresentedKey,
     Pricing,
     QuarantinedRow,
-    RelayKey,
     Snapshot,
 )
-from relay_gateway.errors import RelayError
-from relay_gateway.plugin.providers import UpstreamHost, UpstreamProvider, encode_headers
-from relay_gateway.plugin.secrets import RowBinding, SecretBackend
+from relay_gateway.catalog.tables import Patch, Table, advance
+from relay_gateway.plugin.providers import UpstreamProvider
+from relay_gateway.plugin.secrets import SecretBackend
 
-T = TypeVar("T")
-SpecT = TypeVar("SpecT", bound=specs.Spec)
+__all__ = ["SavedRows", "SnapshotBuilder", "build_snapshot", "seal_binding"]
 
-
-class BadRowError(RelayError):
-    """A row that cannot be compiled; the message is its reason."""
-
-
-def seal_binding(row_id: str, generation: int) -> RowBinding:
-    """The place that the credential of a host key is bound to."""
-    return RowBinding("host key", row_id, "spec.valueFrom", generation)
+StoredSettings = Mapping[str, Mapping[str, Any]]
+MANY = 1000
+"""So many changed rows are worth keeping the garbage collector away."""
+_RELAY_KEY = "relay key"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(EntityRow).decode
 
 
 def build_snapshot(
@@ -54,247 +63,278 @@ def build_snapshot(
     *,
     providers: Mapping[str, UpstreamProvider],
     backends: Mapping[str, SecretBackend],
+    settings: RuntimeSettings = DEFAULTS,
 ) -> Snapshot:
     """A snapshot of ``rows`` at ``revision``, for the installed ``providers`` and ``backends``."""
-    return _Builder(revision, rows, providers, backends).build()
+    snapshot = SnapshotBuilder(providers, backends).load(revision, rows, {})
+    return replace(snapshot, settings=settings)
 
 
-class _Builder:
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """All that a snapshot was built from: each row as JSON, and the settings that were set."""
+
+    revision: int
+    rows: Sequence[bytes]
+    settings: StoredSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What one build leaves for the next."""
+
+    vendors: Table[str] = field(default_factory=Table)
+    hosts: Table[Host] = field(default_factory=Table)
+    pricings: Table[Pricing] = field(default_factory=Table)
+    models: Table[Model] = field(default_factory=Table)
+    policies: Table[Policy] = field(default_factory=Table)
+    host_keys: Table[HostKey] = field(default_factory=Table)
+    granted: Mapping[str, GrantedModel] = field(default_factory=dict)
+    slugs: Mapping[str, str] = field(default_factory=dict)
+    relay_keys: dict[bytes, PresentedKey] = field(default_factory=dict)
+    bad_relay_keys: Mapping[str, QuarantinedRow] = field(default_factory=dict)
+    settings: StoredSettings = field(default_factory=dict)
+    snapshot: Snapshot = field(default_factory=Snapshot)
+
+
+class SnapshotBuilder:
+    """Builds snapshot after snapshot, each from the one before it and what has changed since.
+
+    Objects of entities that did not change are the same objects in the next snapshot. A build that
+    fails leaves everything as it was. May be called from any thread, one build at a time.
+    """
+
+    def __init__(
+        self, providers: Mapping[str, UpstreamProvider], backends: Mapping[str, SecretBackend]
+    ) -> None:
+        self._providers = providers
+        self._backends = backends
+        self._state = _State()
+        self._stored: dict[str, bytes] = {}
+        self._lock = Lock()
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last build."""
+        return self._state.snapshot.revision
+
+    def load(self, revision: int, rows: Iterable[EntityRow], settings: StoredSettings) -> Snapshot:
+        """The snapshot of exactly these ``rows``."""
+        with self._lock, uncollected():
+            encoded = [(row, _encode(row)) for row in rows]
+            gone = self._stored.keys() - {row.id for row, _ in encoded}
+            changed = [item for item in encoded if self._stored.get(item[0].id) != item[1]]
+            return self._build(revision, changed, gone, settings)
+
+    def change(
+        self,
+        revision: int,
+        changed: Sequence[EntityRow],
+        deleted: Collection[str],
+        settings: StoredSettings,
+    ) -> Snapshot:
+        """The snapshot of the rows of the last one, but for those ``changed`` or new and those
+        ``deleted`` (ids)."""
+        with self._lock, uncollected() if len(changed) >= MANY else nullcontext():
+            encoded = [(row, _encode(row)) for row in changed]
+            return self._build(revision, encoded, deleted, settings)
+
+    def saved(self) -> SavedRows:
+        """What the last snapshot was built from."""
+        with self._lock:
+            return SavedRows(self.revision, list(self._stored.values()), self._state.settings)
+
+    def _build(
+        self,
+        revision: int,
+        changed: Sequence[tuple[EntityRow, bytes]],
+        deleted: Collection[str],
+        settings: StoredSettings,
+    ) -> Snapshot:
+        by_kind: defaultdict[str, list[EntityRow]] = defaultdict(list)
+        for row, _ in changed:
+            by_kind[row.kind].append(row)
+        encoded = {row.id: text for row, text in changed}
+        former = [_decode(self._stored[i]) for i in (*encoded, *deleted) if i in self._stored]
+        patch = Patch(by_kind, frozenset(deleted), former)
+        entities = len(self._stored) + len(encoded) - len(former)
+        state = _Step(self._state, patch, self._providers, self._backends).state(
+            revision, entities, settings
+        )
+        # Nothing below can fail: either all of it is the new state, or nothing is.
+        self._state = state
+        self._stored.update(encoded)
+        for entity_id in deleted:
+            self._stored.pop(entity_id, None)
+        return state.snapshot
+
+
+class _Step:
     """Compiles kind after kind, each from the kinds before it."""
 
     def __init__(
         self,
-        revision: int,
-        rows: Iterable[EntityRow],
+        old: _State,
+        patch: Patch,
         providers: Mapping[str, UpstreamProvider],
         backends: Mapping[str, SecretBackend],
     ) -> None:
-        self._revision = revision
+        self._old = old
+        self._patch = patch
         self._providers = providers
         self._backends = backends
-        self._quarantined: list[QuarantinedRow] = []
-        self._specs: dict[str, dict[str, specs.Spec]] = {}
-        self._rows: defaultdict[str, list[EntityRow]] = defaultdict(list)
-        for row in rows:
-            self._rows[row.kind].append(row)
 
-    def build(self) -> Snapshot:
-        vendors = self._compile("provider", specs.ProviderSpec, lambda row, _: row.slug)
-        hosts = self._compile("host", specs.HostSpec, self._host)
-        pricings = self._compile("pricing", specs.PricingSpec, _pricing)
-        models = self._compile(
-            "model", specs.ModelSpec, lambda row, spec: _model(row, spec, vendors, hosts, pricings)
+    def state(self, revision: int, entities: int, settings: StoredSettings) -> _State:
+        """The state after the patch."""
+        old, patch = self._old, self._patch
+        vendors = advance(
+            old.vendors, patch, "provider", specs.ProviderSpec, lambda row, _: row.slug
         )
-        names, wildcards = _names(models, self._specs["model"])
-        compiler = GrantCompiler(
-            (_granted(model) for model in models.values()),
-            {host.slug: host.id for host in hosts.values()},
-        )
-        policies = self._compile(
-            "policy", specs.PolicySpec, lambda row, spec: _policy(row, spec, compiler)
-        )
-        keys = self._compile(
-            "host key",
-            specs.HostKeySpec,
-            lambda row, spec: self._host_key(row, spec, hosts, policies),
-        )
-        relay_keys = self._relay_keys(policies)
-        return Snapshot(
-            revision=self._revision,
-            entities=sum(map(len, self._rows.values())),
+        hosts = advance(
+            old.hosts, patch, "host", specs.HostSpec,
+            lambda row, spec: compile_host(row, spec, self._providers),
+        )  # fmt: skip
+        pricings = advance(old.pricings, patch, "pricing", specs.PricingSpec, compile_pricing)
+        models = self._models(vendors, hosts, pricings)
+        granted = self._granted(models)
+        slugs = {host.slug: host.id for host in hosts.compiled.values()}
+        policies = self._policies(granted, slugs)
+        host_keys = self._host_keys(hosts, policies)
+        relay_keys, bad_relay_keys = self._relay_keys()
+        tables: Sequence[Table[Any]] = (vendors, hosts, pricings, models, policies, host_keys)
+        quarantined = [bad for table in tables for bad in table.problems.values()]
+        names, wildcards = self._names(models)
+        by_slug, prefixes = self._places(hosts)
+        snapshot = Snapshot(
+            revision=revision,
+            entities=entities,
             relay_keys=relay_keys,
-            policies=policies,
+            policies=policies.compiled,
             models=names,
-            models_by_id=models,
+            models_by_id=models.compiled,
             wildcards=wildcards,
-            hosts=hosts,
-            hosts_by_slug={host.slug: host for host in hosts.values()},
-            path_prefixes=frozenset(h.path_prefix for h in hosts.values() if h.path_prefix),
-            host_keys=keys,
-            keys_by_host=_by_host(keys.values()),
-            quarantined=tuple(self._quarantined),
+            hosts=hosts.compiled,
+            hosts_by_slug=by_slug,
+            path_prefixes=prefixes,
+            host_keys=host_keys.compiled,
+            keys_by_host=self._pools(host_keys),
+            quarantined=(*quarantined, *bad_relay_keys.values()),
+            settings=self._settings(settings),
+        )
+        return _State(
+            vendors, hosts, pricings, models, policies, host_keys, granted, slugs,
+            relay_keys, bad_relay_keys, settings, snapshot,
+        )  # fmt: skip
+
+    def _models(
+        self, vendors: Table[str], hosts: Table[Host], pricings: Table[Pricing]
+    ) -> Table[Model]:
+        old = self._old
+        moved = (
+            vendors.differences(old.vendors)
+            | hosts.differences(old.hosts)
+            | pricings.differences(old.pricings)
         )
 
-    def _compile(
-        self, kind: str, model: type[SpecT], compile_one: Callable[[EntityRow, SpecT], T]
-    ) -> dict[str, T]:
-        compiled: dict[str, T] = {}
-        kept: dict[str, specs.Spec] = {}
-        for row in self._rows[kind]:
-            try:
-                spec = model.model_validate(row.spec)
-                if spec.enabled:
-                    compiled[row.id] = compile_one(row, spec)
-                    kept[row.id] = spec
-            except (BadRowError, ValidationError, ValueError, KeyError, TypeError) as error:
-                self._quarantine(row, error)
-        self._specs[kind] = kept
-        return compiled
+        def refers(spec: specs.ModelSpec) -> bool:
+            return spec.provider_id in moved or any(
+                binding.host_id in moved or binding.pricing_id in moved for binding in spec.bindings
+            )
 
-    def _quarantine(self, row: EntityRow, error: Exception) -> None:
-        if isinstance(error, ValidationError):
-            places = (".".join(map(str, item["loc"])) for item in error.errors())
-            reason = f"does not validate: {', '.join(places)}"
-        elif isinstance(error, BadRowError):
-            reason = str(error)
-        else:
-            reason = f"cannot be read ({type(error).__name__})"
-        self._quarantined.append(QuarantinedRow(row.kind, row.id, row.slug, reason))
+        return advance(
+            old.models, self._patch, "model", specs.ModelSpec,
+            lambda row, spec: compile_model(
+                row, spec, vendors.compiled, hosts.compiled, pricings.compiled
+            ),
+            refers if moved else None,
+        )  # fmt: skip
 
-    def _host(self, row: EntityRow, spec: specs.HostSpec) -> Host:
-        provider = self._providers.get(spec.adapter)
-        if provider is None:
-            raise BadRowError(f"adapter {spec.adapter!r} is not installed")
-        formats = frozenset(spec.wire_formats or provider.wire_formats)
-        view = UpstreamHost(
-            id=row.id,
-            slug=row.slug,
-            base_url=spec.base_url,
-            path=urlsplit(spec.base_url).path.rstrip("/"),
-            config=provider.HostConfig.model_validate(spec.adapter_config),
-            headers=encode_headers(spec.headers),
-        )
-        return Host(
-            id=row.id,
-            slug=row.slug,
-            adapter=spec.adapter,
-            view=view,
-            wire_formats=formats & frozenset(provider.wire_formats),
-            no_auth=spec.no_auth,
-            timeouts=spec.timeouts,
-            tls=spec.tls,
-            proxy_url=spec.proxy_url,
-            max_connections=spec.max_connections,
-            path_prefix=spec.path_prefix,
-        )
+    def _granted(self, models: Table[Model]) -> Mapping[str, GrantedModel]:
+        if models is self._old.models:
+            return self._old.granted
+        granted = {model.id: granted_model(model) for model in models.compiled.values()}
+        return self._old.granted if granted == self._old.granted else granted
 
-    def _host_key(
+    def _policies(
+        self, granted: Mapping[str, GrantedModel], slugs: Mapping[str, str]
+    ) -> Table[Policy]:
+        same = granted is self._old.granted and slugs == self._old.slugs
+        if same and not self._patch.touches("policy"):
+            return self._old.policies
+        compiler = GrantCompiler(granted.values(), slugs)
+        return advance(
+            self._old.policies, self._patch, "policy", specs.PolicySpec,
+            lambda row, spec: compile_policy(row, spec, compiler),
+            None if same else _every,
+        )  # fmt: skip
+
+    def _host_keys(self, hosts: Table[Host], policies: Table[Policy]) -> Table[HostKey]:
+        old = self._old
+        moved = hosts.differences(old.hosts) | policies.differences(old.policies)
+
+        def refers(spec: specs.HostKeySpec) -> bool:
+            return spec.host_id in moved or spec.policy_id in moved
+
+        return advance(
+            old.host_keys, self._patch, "host key", specs.HostKeySpec,
+            lambda row, spec: compile_host_key(
+                row, spec, hosts.compiled, policies.compiled, self._backends
+            ),
+            refers if moved else None,
+        )  # fmt: skip
+
+    def _relay_keys(
         self,
-        row: EntityRow,
-        spec: specs.HostKeySpec,
-        hosts: Mapping[str, Host],
-        policies: Mapping[str, Policy],
-    ) -> HostKey:
-        if spec.host_id not in hosts:
-            raise BadRowError("its host is disabled or could not be loaded")
-        if spec.policy_id not in policies:
-            raise BadRowError("its policy is disabled or could not be loaded")
-        backend = self._backends.get(str(spec.value_from.get("kind")))
-        if backend is None:
-            raise BadRowError(f"secret backend {spec.value_from.get('kind')!r} is not installed")
-        stored = (backend.StoredRef or backend.Ref).model_validate(row.sealed["valueFrom"])
-        return HostKey(
-            id=row.id,
-            slug=row.slug,
-            host_id=spec.host_id,
-            policy=policies[spec.policy_id],
-            backend=backend.name,
-            stored=stored,
-            binding=seal_binding(row.id, row.sealed["generation"]),
-            weight=spec.weight,
-            priority=spec.priority,
-        )
-
-    def _relay_keys(self, policies: Mapping[str, Policy]) -> dict[bytes, PresentedKey]:
-        presented: dict[bytes, PresentedKey] = {}
-        for row in self._rows["relay key"]:
+    ) -> tuple[dict[bytes, PresentedKey], Mapping[str, QuarantinedRow]]:
+        """Relay keys depend on nothing but their rows, so that there may be very many."""
+        before = self._old.relay_keys
+        if not self._patch.touches(_RELAY_KEY):
+            return before, self._old.bad_relay_keys
+        # copy() takes the table as it is, where dict() would hash every key again.
+        presented, bad = before.copy(), dict(self._old.bad_relay_keys)
+        for row in self._patch.former:
+            if row.kind == _RELAY_KEY:
+                bad.pop(row.id, None)
+                for digest in digests_of(row):
+                    if digest in presented and presented[digest].key.id == row.id:
+                        del presented[digest]
+        for row in self._patch.changed[_RELAY_KEY]:
             try:
-                spec = _relay_key_spec(row)
-                if spec.enabled and row.spec.get("revokedAt") is None:
-                    presented.update(_presented(row, spec, policies))
-            except (ValidationError, ValueError, KeyError, TypeError) as error:
-                self._quarantine(row, error)
-        return presented
+                presented.update(compile_relay_key(row))
+            except UNREADABLE as error:
+                bad[row.id] = quarantine(row, error)
+        return presented, bad
+
+    def _names(
+        self, models: Table[Model]
+    ) -> tuple[Mapping[str, Model], tuple[tuple[str, Model], ...]]:
+        if models is self._old.models:
+            return self._old.snapshot.models, self._old.snapshot.wildcards
+        return _names(models.compiled, models.specs)
+
+    def _places(self, hosts: Table[Host]) -> tuple[Mapping[str, Host], frozenset[str]]:
+        if hosts is self._old.hosts:
+            return self._old.snapshot.hosts_by_slug, self._old.snapshot.path_prefixes
+        found = hosts.compiled.values()
+        prefixes = frozenset(host.path_prefix for host in found if host.path_prefix)
+        return {host.slug: host for host in found}, prefixes
+
+    def _pools(self, keys: Table[HostKey]) -> Mapping[str, tuple[HostKey, ...]]:
+        if keys is self._old.host_keys:
+            return self._old.snapshot.keys_by_host
+        pools: defaultdict[str, list[HostKey]] = defaultdict(list)
+        for key in sorted(keys.compiled.values(), key=lambda key: (key.priority, key.id)):
+            pools[key.host_id].append(key)
+        return {host_id: tuple(pool) for host_id, pool in pools.items()}
+
+    def _settings(self, settings: StoredSettings) -> RuntimeSettings:
+        if settings == self._old.settings:
+            return self._old.snapshot.settings
+        return read_runtime_settings(settings)
 
 
-def _relay_key_spec(row: EntityRow) -> specs.RelayKeySpec:
-    client_owned = {k: v for k, v in row.spec.items() if k not in ("prefix", "revokedAt")}
-    return specs.RelayKeySpec.model_validate(client_owned)
-
-
-def _presented(
-    row: EntityRow, spec: specs.RelayKeySpec, policies: Mapping[str, Policy]
-) -> dict[bytes, PresentedKey]:
-    key = RelayKey(
-        id=row.id,
-        slug=row.slug,
-        policy=policies.get(spec.policy_id),
-        expires_at=spec.expires_at.timestamp() if spec.expires_at else None,
-        networks=tuple(ip_network(cidr) for cidr in spec.allowed_cidrs),
-        tags=spec.tags,
-    )
-    presented = {
-        bytes.fromhex(former["digest"]): PresentedKey(key, _timestamp(former["until"]))
-        for former in row.sealed.get("previous", ())
-    }
-    presented[bytes.fromhex(row.sealed["digest"])] = PresentedKey(key)
-    return presented
-
-
-def _timestamp(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _pricing(row: EntityRow, spec: specs.PricingSpec) -> Pricing:
-    return Pricing(row.id, row.slug, spec.currency, compile_rates(spec.rates))
-
-
-def _policy(row: EntityRow, spec: specs.PolicySpec, compiler: GrantCompiler) -> Policy:
-    return Policy(
-        id=row.id,
-        slug=row.slug,
-        grants=compiler.compile(spec.models, spec.deny),
-        host_key_ids=frozenset(spec.host_key_ids),
-        key_selection=spec.key_selection,
-    )
-
-
-def _model(
-    row: EntityRow,
-    spec: specs.ModelSpec,
-    vendors: Mapping[str, str],
-    hosts: Mapping[str, Host],
-    pricings: Mapping[str, Pricing],
-) -> Model:
-    if spec.provider_id not in vendors:
-        raise BadRowError("its provider is disabled or could not be loaded")
-    name = spec.name or row.slug
-    bindings = [
-        _binding(binding, hosts[binding.host_id], name, pricings)
-        for binding in spec.bindings
-        if binding.enabled and binding.host_id in hosts
-    ]
-    return Model(
-        id=row.id,
-        slug=row.slug,
-        name=name,
-        display_name=row.display_name,
-        provider_id=spec.provider_id,
-        provider_slug=vendors[spec.provider_id],
-        created=int(_timestamp(row.created_at)),
-        bindings=tuple(sorted(bindings, key=lambda binding: binding.priority)),
-        fallbacks=tuple(spec.fallbacks),
-    )
-
-
-def _binding(
-    spec: specs.ModelBinding, host: Host, name: str, pricings: Mapping[str, Pricing]
-) -> Binding:
-    formats = host.wire_formats
-    return Binding(
-        host=host,
-        upstream_name=spec.upstream_name or name,
-        wire_formats=formats & frozenset(spec.wire_formats) if spec.wire_formats else formats,
-        priority=spec.priority,
-        weight=spec.weight,
-        pricing=pricings.get(spec.pricing_id) if spec.pricing_id else None,
-    )
-
-
-def _granted(model: Model) -> GrantedModel:
-    hosts = frozenset(binding.host.id for binding in model.bindings)
-    return GrantedModel(model.id, model.name, model.slug, model.provider_slug, hosts)
+def _every(_spec: specs.Spec) -> bool:
+    return True
 
 
 def _names(
@@ -317,10 +357,3 @@ def _names(
         names.setdefault(f"{model.provider_slug}/{model.name}", model)
     wildcards.sort(key=lambda item: (-len(item[0]), item[0]))
     return names, tuple(wildcards)
-
-
-def _by_host(keys: Iterable[HostKey]) -> dict[str, tuple[HostKey, ...]]:
-    pools: defaultdict[str, list[HostKey]] = defaultdict(list)
-    for key in sorted(keys, key=lambda key: (key.priority, key.id)):
-        pools[key.host_id].append(key)
-    return {host_id: tuple(pool) for host_id, pool in pools.items()}

@@ -41,7 +41,7 @@ class MetadataInput(CatalogModel):
 
 class MetadataUpdate(MetadataInput):
     """As :class:`MetadataInput`; the server-owned fields of a read may come back and must then be
-    the entity's own (``id``, ``version``) or are ignored (times, ``managedBy``)."""
+    the entity's own; only ``updatedAt`` is ignored."""
 
     id: str | None = None
     version: Annotated[int, Field(ge=1)] | None = None

@@ -1,30 +1,63 @@
-"""The one place that says which snapshot is current."""
+"""The one place that says which snapshot is current, where it is from and how old it is."""
 
 from __future__ import annotations
 
+import time
+from typing import Literal
+
 from relay_gateway.catalog.snapshot import Snapshot
+
+Source = Literal["database", "disk"]
 
 
 class LiveCatalog:
     """Holds the current snapshot; requests read ``current`` once and keep what they got.
 
-    ``loaded`` is false until the first snapshot has been swapped in; ``error`` is the reason why
-    the last build was rejected, ``None`` after a good one.
+    ``loaded`` is false until there is a first snapshot; ``serves`` until then, too, and again when
+    the snapshot has become too old. ``error`` is the reason why the catalog cannot be read anew,
+    ``None`` as long as it can. ``confirmed_at`` is when the snapshot was last known to be what the
+    database has, in seconds since the epoch.
     """
 
-    __slots__ = ("current", "error", "loaded")
+    __slots__ = ("confirmed_at", "current", "error", "loaded", "serves", "source")
 
     def __init__(self) -> None:
         self.current = Snapshot()
         self.loaded = False
+        self.serves = False
         self.error: str | None = None
+        self.source: Source | None = None
+        self.confirmed_at = 0.0
+
+    @property
+    def age(self) -> float:
+        """Seconds since the snapshot was last known to be what the database has."""
+        return max(0.0, time.time() - self.confirmed_at)
 
     def swap(self, snapshot: Snapshot) -> None:
-        """Makes ``snapshot`` the current one, whole."""
+        """Makes ``snapshot`` the current one, whole: it is what the database has now."""
         self.current = snapshot
         self.loaded = True
+        self.confirm()
+
+    def confirm(self) -> None:
+        """The current snapshot is what the database has now."""
         self.error = None
+        self.source = "database"
+        self.confirmed_at = time.time()
+        self.serves = self.loaded
+
+    def restore(self, snapshot: Snapshot, confirmed_at: float) -> None:
+        """Makes a ``snapshot`` from disk the current one, for a database that cannot be asked."""
+        self.current = snapshot
+        self.loaded = self.serves = True
+        self.source = "disk"
+        self.confirmed_at = confirmed_at
 
     def reject(self, reason: str) -> None:
         """Keeps the last good snapshot and remembers why there is no newer one."""
         self.error = reason
+
+    def expire(self) -> None:
+        """Serves no more until a snapshot is confirmed."""
+        self.serves = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
 from relay_gateway.catalog.grants import NOTHING, Grants
+from relay_gateway.catalog.sections import DEFAULTS, RuntimeSettings
 from relay_gateway.catalog.specs import Timeouts, Tls
 from relay_gateway.plugin.providers import UpstreamHost
 from relay_gateway.plugin.secrets import RowBinding, SecretRef
@@ -95,12 +96,12 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True)
 class RelayKey:
-    """An inbound key. Times are seconds since the epoch; ``policy`` is ``None`` when it is
-    disabled."""
+    """An inbound key. Times are seconds since the epoch; ``policy_id`` may be that of a policy
+    that is disabled, see :meth:`Snapshot.policy_of`."""
 
     id: str
     slug: str
-    policy: Policy | None
+    policy_id: str
     expires_at: float | None
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -146,6 +147,11 @@ class Snapshot:
     host_keys: Mapping[str, HostKey] = field(default_factory=dict)
     keys_by_host: Mapping[str, tuple[HostKey, ...]] = field(default_factory=dict)
     quarantined: tuple[QuarantinedRow, ...] = ()
+    settings: RuntimeSettings = DEFAULTS
+
+    def policy_of(self, key: RelayKey) -> Policy | None:
+        """What a relay key may use; ``None`` when its policy is disabled or cannot be read."""
+        return self.policies.get(key.policy_id)
 
     def find_model(self, name: str) -> tuple[Model | None, Host | None]:
         """The model that a caller's ``model`` means, and the host it pins with ``name@host``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -21,6 +22,7 @@ from relay_gateway.plugin.base import CatalogModel
 MAX_MODEL_NAME = 256
 
 
+@lru_cache(maxsize=4096)  # a policy is named by each of its relay keys
 def _check_id(value: str) -> str:
     if not is_id(value):
         raise ValueError("must be the id (a UUID) of an existing entity")

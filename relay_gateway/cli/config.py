@@ -52,11 +52,13 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, object]]
 def check(context: typer.Context) -> None:
     """Check settings and plugin sections without starting or changing anything."""
     from relay_gateway.cli.output import complain, say
+    from relay_gateway.security.access import check_access
     from relay_gateway.security.master_key import check_master_keys
     from relay_gateway.settings import config_file, unknown_variables
 
     settings = settings_of(context)
     check_master_keys(settings.master_key)
+    check_access(settings)
     _check_plugins(settings)
     for name in unknown_variables(os.environ):
         complain(f"warning: the variable {name} is not a setting and is ignored")

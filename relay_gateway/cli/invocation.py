@@ -22,13 +22,16 @@ def settings_of(context: typer.Context) -> Settings:
 def prepared_of(context: typer.Context) -> Prepared:
     """The settings with the data directory made and its secrets filled in.
 
-    Refuses a master key ring with an unusable entry before anything is sealed with it.
+    Refuses a master key ring with an unusable entry before anything is sealed with it, and
+    credentials of the control plane that protect too little.
     """
+    from relay_gateway.security.access import check_access
     from relay_gateway.security.master_key import check_master_keys
     from relay_gateway.settings import prepare_data_dir
 
     prepared = prepare_data_dir(settings_of(context))
     check_master_keys(prepared.settings.master_key)
+    check_access(prepared.settings)
     return prepared
 
 

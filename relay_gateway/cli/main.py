@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from relay_gateway import __version__
-from relay_gateway.cli import config, demo, doctor, keys, migrate, plugins, serve
+from relay_gateway.cli import audit, config, demo, doctor, keys, migrate, plugins, serve, users
 from relay_gateway.errors import ConfigurationError, RelayError
 
 EXIT_FAILED = 1
@@ -27,6 +27,8 @@ app.command()(demo.demo)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.add_typer(keys.app, name="keys")
+app.add_typer(users.app, name="users")
+app.add_typer(audit.app, name="audit")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(config.app, name="config")
 

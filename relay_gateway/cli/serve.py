@@ -28,7 +28,12 @@ def run(prepared: Prepared, announce: Callable[[Started], None]) -> int:
     from relay_gateway.server import serve as serve_planes
 
     settings = prepared.settings
-    secrets = (*settings.master_key, *filter(None, [settings.admin_token]))
+    credentials = (settings.admin_token, settings.admin_password)
+    secrets = (
+        *settings.master_key,
+        *filter(None, credentials),
+        *(user.password for user in settings.users),
+    )
     handler = configure_logging(settings.log_level, settings.log_format, hide=secrets)
     try:
         _warn_of_unknown_variables()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from relay_gateway.catalog.kinds import KINDS
+from relay_gateway.control.audit import STRUCTS as AUDIT_STRUCTS
+from relay_gateway.control.audit import AuditRoutes
 from relay_gateway.control.authenticate import Authenticator
 from relay_gateway.control.crud import EntityRoutes
 from relay_gateway.control.guard import Guard
@@ -20,6 +22,9 @@ from relay_gateway.control.relay_keys import KIND as RELAY_KEY
 from relay_gateway.control.relay_keys import RelayKeyRules
 from relay_gateway.control.rules import KindRules
 from relay_gateway.control.services import ControlServices
+from relay_gateway.control.session_routes import SessionRoutes
+from relay_gateway.control.sessions import Sessions
+from relay_gateway.control.settings import SettingsRoutes
 
 
 def create_control_app(services: ControlServices) -> FastAPI:
@@ -34,12 +39,17 @@ def create_control_app(services: ControlServices) -> FastAPI:
         redirect_slashes=False,
         dependencies=[Depends(refuse_unknown_parameters)],
     )
-    docs = Documentation(services.version, STRUCTS)
+    docs = Documentation(services.version, (*STRUCTS, *AUDIT_STRUCTS))
+    sessions = Sessions(services)
     OperationRoutes(services, docs, app).add_to(app)
+    SessionRoutes(services, docs, sessions).add_to(app)
+    SettingsRoutes(services, docs).add_to(app)
+    AuditRoutes(services.audit, docs).add_to(app)
     LogRoutes(services.usage_reader, docs).add_to(app)
     _include_entities(app, services, docs)
     install_error_answers(app)
-    app.add_middleware(Guard, authenticator=Authenticator(services.admin_token))
+    authenticator = Authenticator(services, sessions)
+    app.add_middleware(Guard, authenticator=authenticator, access=services.access)
     return app
 
 

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.control.bodies import read_object
 from relay_gateway.control.entities import (
+    DRY_RUN_HEADER,
     Deleted,
     EntityForms,
     ReferrerList,
     entity_response,
     to_json,
 )
+from relay_gateway.control.lists import filter_parameters, read_listing, sort_description
 from relay_gateway.control.naming import class_name
 from relay_gateway.control.openapi import Documentation, Operation
 from relay_gateway.control.problems import RefusedError
 from relay_gateway.control.rules import KindRules
 from relay_gateway.control.services import ControlServices
-from relay_gateway.control.writes import EntityWriter
-from relay_gateway.storage.catalog import InvalidCursorError
+from relay_gateway.control.writes import EntityWriter, Terms
+from relay_gateway.storage import InvalidCursorError
 
 MAX_LIMIT = 1000
+MAX_CURSOR = 8192
+SHOWN_AT_ONCE = 50
+SEARCH = "part of display name, slug, description, model name or alias, in any case"
 ById = Annotated[str, Path(alias="id", description="The id; slugs are not taken here.")]
 IfMatch = Annotated[
     str | None,
     Header(description="Version that the write expects to replace; 412 when it is another one."),
+]
+DryRun = Annotated[
+    bool, Query(alias="dryRun", description="Check and answer as always, but write nothing.")
+]
+CreateKeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="With the same key and body, a create is made once and answered the same for "
+        "24 hours.",
+    ),
+]
+Labels = Annotated[
+    Sequence[str], Query(description="`name=value`, repeatable: all of them must be there")
 ]
 
 
@@ -63,13 +86,16 @@ class EntityRoutes:
     def _add_reads(self, app: FastAPI) -> None:
         plural = class_name(self.rules.kind.plural)
         listing = Operation(f"list{plural}", f"List {self.rules.kind.plural}", (400,))
+        documented = self._docs.describe(listing)
+        documented["openapi_extra"]["parameters"] = filter_parameters(self.rules.kind)
         app.add_api_route(
             self._path,
             self._list,
             methods=["GET"],
             response_model=self.forms.page,
             tags=[self.rules.kind.plural],
-            **self._docs.describe(listing),
+            description=f"`sort` takes {sort_description(self.rules.kind)}.",
+            **documented,
         )
         reading = self.operation("get", "Read one {} by id or slug", 404)
         app.add_api_route(
@@ -78,7 +104,7 @@ class EntityRoutes:
             methods=["GET"],
             response_model=self.forms.entity,
             tags=[self.rules.kind.plural],
-            **self._docs.describe(reading),
+            **self._docs.describe(reading, versioned=200),
         )
         referring = self.operation("listReferencesTo", "List who refers to a {}", 404)
         app.add_api_route(
@@ -100,7 +126,7 @@ class EntityRoutes:
                 status_code=201,
                 response_model=self.forms.entity,
                 tags=[self.rules.kind.plural],
-                **self._docs.describe(creating, body=self.forms.documented_create),
+                **self._docs.describe(creating, body=self.forms.documented_create, versioned=201),
             )
         replacing = self.operation("replace", "Replace a {}", 400, 404, 409, 412, 413, 415, 422)
         app.add_api_route(
@@ -109,7 +135,7 @@ class EntityRoutes:
             methods=["PUT"],
             response_model=self.forms.entity,
             tags=[self.rules.kind.plural],
-            **self._docs.describe(replacing, body=self.forms.documented_update),
+            **self._docs.describe(replacing, body=self.forms.documented_update, versioned=200),
         )
         deleting = self.operation("delete", "Delete a {}", 400, 404, 409, 412)
         app.add_api_route(
@@ -123,16 +149,30 @@ class EntityRoutes:
 
     async def _list(
         self,
+        request: Request,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 100,
-        cursor: Annotated[str | None, Query(max_length=64)] = None,
+        cursor: Annotated[str | None, Query(max_length=MAX_CURSOR)] = None,
+        sort: Annotated[str | None, Query(max_length=64)] = None,
+        q: Annotated[str, Query(max_length=200, description=SEARCH)] = "",
+        label: Labels = (),
     ) -> Response:
+        kind = self.rules.kind
+        listing = read_listing(kind, request.query_params, sort, q, label)
         try:
-            page = await self._store.page(self.rules.kind.name, limit=limit, cursor=cursor)
+            page = await self._store.page(kind.name, limit=limit, cursor=cursor, listing=listing)
         except InvalidCursorError as error:
             raise RefusedError(400, "invalid_parameter", f"cursor: {error}") from error
-        items = [to_json(row, self.rules) for row in page.items]
+        items = await self._shown(page.items)
         following = {"nextCursor": page.next_cursor} if page.next_cursor else {}
         return JSONResponse({"items": items, "total": page.total, **following})
+
+    async def _shown(self, rows: Sequence[EntityRow]) -> list[dict[str, Any]]:
+        """Rows as reads show them; a long page lets other requests of this process in between."""
+        items = []
+        for start in range(0, len(rows), SHOWN_AT_ONCE):
+            items += [to_json(row, self.rules) for row in rows[start : start + SHOWN_AT_ONCE]]
+            await asyncio.sleep(0)
+        return items
 
     async def _get(self, ref: str) -> Response:
         row = await self._store.get(self.rules.kind.name, ref)
@@ -146,20 +186,41 @@ class EntityRoutes:
         ]
         return JSONResponse({"items": items})
 
-    async def _create(self, request: Request) -> Response:
-        row = await self.writer.create(await read_object(request))
-        return entity_response(row, self.rules, 201)
+    async def _create(
+        self, request: Request, *, dry_run: DryRun = False, key: CreateKeyHeader = None
+    ) -> Response:
+        check_create_key(key)
+        terms = Terms(dry_run=dry_run)
+        made = await self.writer.create(await read_object(request), terms, key=key)
+        return entity_response(made.row, self.rules, 201, dry_run=dry_run, replayed=made.replayed)
 
     async def _replace(
-        self, request: Request, entity_id: ById, if_match: IfMatch = None
+        self,
+        request: Request,
+        entity_id: ById,
+        *,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
     ) -> Response:
-        expected = parse_version(if_match)
-        row = await self.writer.replace(entity_id, await read_object(request), expected)
-        return entity_response(row, self.rules)
+        terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
+        row = await self.writer.replace(entity_id, await read_object(request), terms)
+        return entity_response(row, self.rules, dry_run=dry_run)
 
-    async def _delete(self, entity_id: ById, if_match: IfMatch = None) -> Response:
-        row = await self.writer.delete(entity_id, parse_version(if_match))
-        return JSONResponse({"deleted": True, "id": row.id})
+    async def _delete(
+        self, entity_id: ById, *, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> Response:
+        terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
+        row = await self.writer.delete(entity_id, terms)
+        headers = {DRY_RUN_HEADER: "true"} if dry_run else {}
+        return JSONResponse({"deleted": True, "id": row.id}, headers=headers)
+
+
+def check_create_key(key: str | None) -> None:
+    """Raises :class:`RefusedError` (400) for an ``Idempotency-Key`` that is none."""
+    if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
+        raise RefusedError(
+            400, "invalid_parameter", "Idempotency-Key: must be 1 to 255 visible ASCII characters"
+        )
 
 
 def parse_version(if_match: str | None) -> int | None:

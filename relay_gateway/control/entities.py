@@ -12,6 +12,9 @@ from relay_gateway.control.naming import class_name
 from relay_gateway.control.rules import KindRules
 from relay_gateway.plugin import CatalogModel
 
+DRY_RUN_HEADER = "X-Relay-Dry-Run"
+REPLAYED_HEADER = "Idempotent-Replayed"
+
 
 class Deleted(CatalogModel):
     """The result of a deletion."""
@@ -80,6 +83,26 @@ def to_json(row: EntityRow, rules: KindRules) -> dict[str, Any]:
     return body
 
 
-def entity_response(row: EntityRow, rules: KindRules, status: int = 200) -> Response:
+def entity_response(
+    row: EntityRow,
+    rules: KindRules,
+    status: int = 200,
+    *,
+    dry_run: bool = False,
+    replayed: bool = False,
+) -> Response:
     """One entity, with its version as ``ETag``."""
-    return JSONResponse(to_json(row, rules), status, headers={"ETag": f'"{row.version}"'})
+    headers = write_headers(row, dry_run=dry_run, replayed=replayed)
+    return JSONResponse(to_json(row, rules), status, headers=headers)
+
+
+def write_headers(
+    row: EntityRow, *, dry_run: bool = False, replayed: bool = False
+) -> dict[str, str]:
+    """The version as ``ETag``, whether nothing was written, and whether it was written before."""
+    headers = {"ETag": f'"{row.version}"'}
+    if dry_run:
+        headers[DRY_RUN_HEADER] = "true"
+    if replayed:
+        headers[REPLAYED_HEADER] = "true"
+    return headers

@@ -9,13 +9,24 @@ from pydantic import Field, create_model
 from starlette.responses import JSONResponse, Response
 
 from relay_gateway.catalog.envelope import EntityRow
+from relay_gateway.catalog.specs import RelayKeySpec
 from relay_gateway.control import relay_keys
 from relay_gateway.control.bodies import read_object, validate
-from relay_gateway.control.crud import ById, EntityRoutes
-from relay_gateway.control.entities import entity_response, to_json
+from relay_gateway.control.crud import (
+    ById,
+    CreateKeyHeader,
+    DryRun,
+    EntityRoutes,
+    IfMatch,
+    check_create_key,
+    parse_version,
+)
+from relay_gateway.control.entities import entity_response, to_json, write_headers
 from relay_gateway.control.host_keys import HostKeyRules
 from relay_gateway.control.openapi import Documentation, Operation
+from relay_gateway.control.rules import Prepared
 from relay_gateway.control.services import ControlServices
+from relay_gateway.control.writes import Made, Terms
 from relay_gateway.errors import EntityNotFoundError, InvalidEntityError
 from relay_gateway.ids import is_id
 from relay_gateway.plugin import CatalogModel
@@ -65,10 +76,12 @@ class RelayKeyRoutes:
             status_code=201,
             response_model=issued,
             tags=["relay-keys"],
-            **self._docs.describe(creating, body=self._entities.forms.documented_create),
+            **self._docs.describe(
+                creating, body=self._entities.forms.documented_create, versioned=201
+            ),
         )
         rotating = self._entities.operation(
-            "rotate", "Give a {} a new plaintext", 400, 404, 413, 415, 422
+            "rotate", "Give a {} a new plaintext", 400, 404, 412, 413, 415, 422
         )
         app.add_api_route(
             "/relay-keys/by-id/{id}/rotate",
@@ -76,7 +89,7 @@ class RelayKeyRoutes:
             methods=["POST"],
             response_model=issued,
             tags=["relay-keys"],
-            **self._docs.describe(rotating, body=RotateRelayKey, optional_body=True),
+            **self._docs.describe(rotating, body=RotateRelayKey, optional_body=True, versioned=200),
         )
         app.add_api_route(
             "/relay-keys/by-id/{id}/revoke",
@@ -84,19 +97,36 @@ class RelayKeyRoutes:
             methods=["POST"],
             response_model=self._entities.forms.entity,
             tags=["relay-keys"],
-            **self._docs.describe(self._entities.operation("revoke", "End a {} at once", 404)),
+            **self._docs.describe(
+                self._entities.operation("revoke", "End a {} at once", 400, 404, 412),
+                versioned=200,
+            ),
         )
 
-    async def _create(self, request: Request) -> Response:
-        forms = self._entities.forms
-        body = await self._writer.checked(forms.create, await read_object(request))
-        minted, row = await relay_keys.create_relay_key(
-            self._services.store, body.metadata, body.spec
-        )
-        await self._writer.take_effect()
-        return self._issued(minted, row, 201)
+    async def _create(
+        self, request: Request, *, dry_run: DryRun = False, key: CreateKeyHeader = None
+    ) -> Response:
+        check_create_key(key)
+        minted = mint_relay_key()
 
-    async def _rotate(self, request: Request, entity_id: ById) -> Response:
+        async def prepare(_id: str, spec: RelayKeySpec) -> Prepared:
+            return relay_keys.issued(spec, minted)
+
+        made = await self._writer.create(
+            await read_object(request), Terms(dry_run=dry_run), key=key, prepare=prepare
+        )
+        if dry_run or made.replayed:
+            return self._withheld(made, 201, dry_run=dry_run)
+        return self._issued(minted, made.row, 201)
+
+    async def _rotate(
+        self,
+        request: Request,
+        entity_id: ById,
+        *,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Response:
         body, problems = validate(RotateRelayKey, await read_object(request, optional=True))
         if body is None:
             raise InvalidEntityError(problems)
@@ -106,20 +136,34 @@ class RelayKeyRoutes:
         async def change(row: EntityRow) -> EntityChange:
             return relay_keys.rotate(row, minted, grace, relay_keys.utc_now())
 
-        return self._issued(minted, await self._writer.amend(entity_id, change), 200)
+        terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
+        row = await self._writer.amend(entity_id, change, terms)
+        if dry_run:
+            return self._withheld(Made(row), 200, dry_run=True)
+        return self._issued(minted, row, 200)
 
-    async def _revoke(self, entity_id: ById) -> Response:
+    async def _revoke(
+        self, entity_id: ById, *, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> Response:
         async def change(row: EntityRow) -> EntityChange:
             return relay_keys.revoke(row, relay_keys.utc_now())
 
-        return entity_response(await self._writer.amend(entity_id, change), self._entities.rules)
+        terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
+        row = await self._writer.amend(entity_id, change, terms)
+        return entity_response(row, self._entities.rules, dry_run=dry_run)
 
     def _issued(self, minted: MintedKey, row: EntityRow, status: int) -> Response:
         body = {
             "plaintext": minted.plaintext.reveal(),
             "relayKey": to_json(row, self._entities.rules),
         }
-        return JSONResponse(body, status)
+        return JSONResponse(body, status, headers=write_headers(row))
+
+    def _withheld(self, made: Made, status: int, *, dry_run: bool) -> Response:
+        """Without the plaintext: it was shown before, or there is none."""
+        row = relay_keys.unissued(made.row) if dry_run else made.row
+        headers = write_headers(row, dry_run=dry_run, replayed=made.replayed)
+        return JSONResponse({"relayKey": to_json(row, self._entities.rules)}, status, headers)
 
 
 class HostKeyRoutes:
@@ -140,7 +184,7 @@ class HostKeyRoutes:
     def add_to(self, app: FastAPI) -> None:
         """Adds the routes to ``app``."""
         rotating = self._entities.operation(
-            "rotate", "Give a {} another value", 400, 404, 413, 415, 422
+            "rotate", "Give a {} another value", 400, 404, 412, 413, 415, 422
         )
         app.add_api_route(
             "/host-keys/by-id/{id}/rotate",
@@ -148,7 +192,7 @@ class HostKeyRoutes:
             methods=["POST"],
             response_model=self._entities.forms.entity,
             tags=["host-keys"],
-            **self._docs.describe(rotating, body=_rotate_model(self._rules)),
+            **self._docs.describe(rotating, body=_rotate_model(self._rules), versioned=200),
         )
         showing = Operation("getHostKeyStatus", "Run-time state of a host key", (404,))
         app.add_api_route(
@@ -169,7 +213,14 @@ class HostKeyRoutes:
             **self._docs.describe(resetting),
         )
 
-    async def _rotate(self, request: Request, entity_id: ById) -> Response:
+    async def _rotate(
+        self,
+        request: Request,
+        entity_id: ById,
+        *,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Response:
         data = await read_object(request)
         body, problems = validate(RotateHostKey, data)
         if body is None:
@@ -185,9 +236,9 @@ class HostKeyRoutes:
                 sealed=prepared.sealed,
             )
 
-        return entity_response(
-            await self._entities.writer.amend(entity_id, change), self._entities.rules
-        )
+        terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
+        row = await self._entities.writer.amend(entity_id, change, terms)
+        return entity_response(row, self._entities.rules, dry_run=dry_run)
 
     async def _status(self, entity_id: ById) -> Response:
         row = await self._row(entity_id)
@@ -208,8 +259,9 @@ def _issued_model(entity: Any) -> Any:
     return create_model(
         "IssuedRelayKey",
         __base__=CatalogModel,
-        __doc__="A relay key with its plaintext, which no other answer ever shows.",
-        plaintext=(str, ...),
+        __doc__="A relay key with its plaintext, which no other answer ever shows; a dry run and "
+        "the repeat of a create have none.",
+        plaintext=(str | None, None),
         relay_key=(entity, ...),
     )
 

@@ -103,8 +103,8 @@ class LogRoutes:
             cursor=cursor,
             equals=_equals(request.query_params),
             tags=_tags(tag or []),
-            start=_since(since) if since is not None else _moment("from", from_),
-            end=_moment("to", to),
+            start=_since(since) if since is not None else read_moment("from", from_),
+            end=read_moment("to", to),
             text=q,
         )
         page = await _asked(self._reader().query(query))
@@ -132,8 +132,8 @@ class LogRoutes:
     ) -> Response:
         query = UsageQuery(
             group_by=_dimensions(group_by),
-            start=_moment("from", from_),
-            end=_moment("to", to),
+            start=read_moment("from", from_),
+            end=read_moment("to", to),
             equals=_equals(request.query_params),
         )
         rows = await _asked(self._reader().summarize(query))
@@ -212,14 +212,15 @@ def _dimensions(text: str) -> tuple[str, ...]:
 def _since(text: str) -> str | None:
     age = _AGE.fullmatch(text)
     if age is None:
-        return _moment("since", text)
+        return read_moment("since", text)
     try:
         return _text(datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])}))
     except OverflowError:
         raise _refused(f"since: {text!r} lies before the year 1") from None
 
 
-def _moment(name: str, text: str | None) -> str | None:
+def read_moment(name: str, text: str | None) -> str | None:
+    """A time of a parameter as RFC 3339 in UTC. Raises :class:`RefusedError` (400)."""
     if text is None:
         return None
     try:

@@ -15,15 +15,23 @@ from pydantic.json_schema import models_json_schema
 from relay_gateway.control.problems import ErrorAnswer
 
 COMPONENTS = "#/components/schemas/"
+SCHEMES = {
+    "adminBearer": {"type": "http", "scheme": "bearer"},
+    "session": {"type": "apiKey", "in": "cookie", "name": "relay_session"},
+}
+SECURITY: list[dict[str, list[str]]] = [{"adminBearer": []}, {"session": []}]
+_ETAG = {"description": "The version, for `If-Match`.", "schema": {"type": "string"}}
 _REASONS = {
     400: "A parameter or the body cannot be read.",
     401: "Not authenticated.",
+    403: "Another site may have made a browser send this.",
     404: "No such entity.",
     409: "In conflict with other entities; what it conflicts with is named.",
     412: "Somebody else wrote first.",
     413: "The body is too large.",
     415: "The body is not `application/json`.",
     422: "Fields that cannot be accepted, each with its reason.",
+    429: "Too many failed logins; try again after `Retry-After`.",
     500: "The gateway failed; its log says why.",
     501: "Nothing that could serve this is installed or configured.",
     503: "A part that this needs cannot be asked right now; try again after `Retry-After`.",
@@ -55,8 +63,10 @@ class Documentation:
         body: type[BaseModel] | None = None,
         optional_body: bool = False,
         answer: str | None = None,
+        versioned: int | None = None,
     ) -> dict[str, Any]:
-        """Arguments for ``add_api_route``. ``answer`` names a struct as the answer's body."""
+        """Arguments for ``add_api_route``. ``answer`` names a struct as the answer's body,
+        ``versioned`` the status of answers that carry the version of an entity."""
         general = (500,) if operation.public else (401, 500, 503)
         responses: dict[int | str, dict[str, Any]] = {
             status: {"model": ErrorAnswer, "description": _REASONS[status]}
@@ -66,13 +76,15 @@ class Documentation:
         if answer is not None:
             schema = {"schema": {"$ref": COMPONENTS + answer}}
             responses[200] = {"content": {"application/json": schema}}
+        if versioned is not None:
+            responses[versioned] = {"headers": {"ETag": _ETAG}}
         if body is not None:
             self._bodies[operation.id] = (body, not optional_body)
         return {
             "operation_id": operation.id,
             "summary": operation.summary,
             "responses": responses,
-            "openapi_extra": {"security": [] if operation.public else [{"adminBearer": []}]},
+            "openapi_extra": {"security": [] if operation.public else SECURITY},
         }
 
     def build(self, app: FastAPI) -> dict[str, Any]:
@@ -85,7 +97,7 @@ class Documentation:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        components["securitySchemes"] = {"adminBearer": {"type": "http", "scheme": "bearer"}}
+        components["securitySchemes"] = SCHEMES
         self._insert_bodies(document["paths"], schemas)
         _, found = msgspec.json.schema_components(self._structs, ref_template=COMPONENTS + "{name}")
         schemas.update(found)

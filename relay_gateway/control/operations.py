@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.responses import JSONResponse, Response
 
-from relay_gateway.control.authenticate import Identity
 from relay_gateway.control.openapi import Documentation, Operation
 from relay_gateway.control.services import ControlServices
 from relay_gateway.plugin import CatalogModel
@@ -35,13 +34,6 @@ class ReadinessAnswer(CatalogModel):
     draining: bool
     revision: int | None = None
     degraded: dict[str, str]
-
-
-class Caller(CatalogModel):
-    """The authenticated caller."""
-
-    username: str
-    method: Literal["admin-token"]
 
 
 class Reloaded(CatalogModel):
@@ -93,8 +85,6 @@ class OperationRoutes:
              Operation("getHealth", "Whether the process answers", public=True)),
             ("GET", "/readyz", self._readiness, ReadinessAnswer,
              Operation("getReadiness", "Whether the instance can serve", public=True)),
-            ("GET", "/auth/whoami", self._whoami, Caller,
-             Operation("getCaller", "The authenticated caller")),
             ("POST", "/reload", self._reload, Reloaded,
              Operation("reload", "Rebuild the snapshot from the database")),
             ("GET", "/plugins", self._plugins, PluginList,
@@ -140,12 +130,8 @@ class OperationRoutes:
         )
         return _answer(body, 200 if readiness.ready else 503)
 
-    async def _whoami(self, request: Request) -> Response:
-        identity: Identity = request.state.identity
-        return _answer(Caller(username=identity.username, method=identity.method))
-
     async def _reload(self) -> Response:
-        report = await self._services.refresh()
+        report = await self._services.reload()
         return _answer(
             Reloaded(
                 revision=report.revision,

@@ -13,11 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from relay_gateway.control.authenticate import UnauthenticatedError
+from relay_gateway.control.unauthenticated import UnauthenticatedError
 from relay_gateway.errors import (
     EntityNotFoundError,
     EntityReferencedError,
     InvalidEntityError,
+    KeyReusedError,
     PluginError,
     RelayError,
     SecretUnavailableError,
@@ -78,12 +79,12 @@ class ErrorAnswer(BaseModel):
 
 
 _STATUSES: tuple[tuple[type[RelayError], int, str], ...] = (
-    (UnauthenticatedError, 401, "unauthenticated"),
     (EntityNotFoundError, 404, "not_found"),
     (SlugTakenError, 409, "slug_taken"),
     (EntityReferencedError, 409, "still_referenced"),
     (VersionConflictError, 412, "version_conflict"),
     (InvalidEntityError, 422, "invalid_entity"),
+    (KeyReusedError, 422, "idempotency_key_reused"),
     (SecretUnavailableError, 503, "secret_backend_unavailable"),
     (StorageUnavailableError, 503, "storage_unavailable"),
     (PluginError, 500, "plugin_failed"),
@@ -114,6 +115,8 @@ def answer_to(error: RelayError) -> Response:
     """The answer that ``error`` deserves; 500 without its text when it is not meant for callers."""
     if isinstance(error, RefusedError):
         return error_response(error.status, error.code, str(error), headers=error.headers)
+    if isinstance(error, UnauthenticatedError):
+        return error_response(401, error.code, str(error), headers=_headers(401))
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             return error_response(

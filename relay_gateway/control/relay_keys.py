@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from relay_gateway.catalog.envelope import EntityRow, MetadataInput
 from relay_gateway.catalog.kinds import KINDS
 from relay_gateway.catalog.specs import RelayKeySpec, RelayKeyView
@@ -54,6 +56,7 @@ async def create_relay_key(
     Raises as :meth:`CatalogStore.create`.
     """
     minted = mint_relay_key()
+    prepared = issued(spec, minted)
     row = await store.create(
         NewEntity(
             kind=KIND,
@@ -62,11 +65,24 @@ async def create_relay_key(
             display_name=metadata.display_name,
             description=metadata.description,
             labels=metadata.labels,
-            spec={**dump(spec), "prefix": minted.prefix, "revokedAt": None},
-            sealed={"digest": minted.digest, "previous": []},
+            spec=prepared.spec,
+            sealed=prepared.sealed,
         )
     )
     return minted, row
+
+
+def issued(spec: RelayKeySpec, minted: MintedKey) -> Prepared:
+    """What storage keeps of a new relay key."""
+    return Prepared(
+        {**dump(spec), "prefix": minted.prefix, "revokedAt": None},
+        {"digest": minted.digest, "previous": []},
+    )
+
+
+def unissued(row: EntityRow) -> EntityRow:
+    """A relay key as a dry run shows it: with the prefix of no plaintext."""
+    return msgspec.structs.replace(row, spec={**row.spec, "prefix": None})
 
 
 def rotate(row: EntityRow, minted: MintedKey, grace_seconds: int, now: datetime) -> EntityChange:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
-from relay_gateway.catalog.envelope import EntityRow, MetadataUpdate
+from relay_gateway.catalog.envelope import EntityRow, MetadataInput, MetadataUpdate
 from relay_gateway.control.bodies import validate
 from relay_gateway.control.entities import EntityForms
-from relay_gateway.control.rules import KindRules
+from relay_gateway.control.rules import KindRules, Prepared
 from relay_gateway.control.services import ControlServices
 from relay_gateway.errors import (
     EntityNotFoundError,
@@ -19,15 +21,34 @@ from relay_gateway.errors import (
     InvalidEntityError,
     VersionConflictError,
 )
-from relay_gateway.ids import is_id, new_id
-from relay_gateway.storage import EntityChange, NewEntity
+from relay_gateway.ids import is_id, is_slug, new_id
+from relay_gateway.storage import CreateKey, EntityChange, NewEntity
 
 ATTEMPTS = 10
 """How often a write that names no version is tried again when others write the same entity."""
 
 Change = Callable[[EntityRow], Awaitable[EntityChange]]
+Prepare = Callable[[str, Any], Awaitable[Prepared]]
+"""Makes of an id and a valid spec what storage is to keep."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a write is made. A dry run is only checked; ``expected`` is the version that
+    must be replaced."""
+
+    dry_run: bool = False
+    expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A created entity; ``replayed`` says that an earlier request created it."""
+
+    row: EntityRow
+    replayed: bool = False
 
 
 class EntityWriter:
@@ -39,37 +60,44 @@ class EntityWriter:
         self._forms = forms
         self._kind = rules.kind.name
 
-    async def create(self, data: Mapping[str, Any]) -> EntityRow:
-        """Creates an entity from a request body. Raises as :meth:`CatalogStore.create`."""
-        body = await self.checked(self._forms.create, data)
-        entity_id = new_id()
-        prepared = await self._rules.prepare(entity_id, body.spec, None)
-        metadata = body.metadata
-        row = await self._services.store.create(
-            NewEntity(
-                kind=self._kind,
-                id=entity_id,
-                slug=metadata.slug,
-                display_name=metadata.display_name,
-                description=metadata.description,
-                labels=metadata.labels,
-                spec=prepared.spec,
-                sealed=prepared.sealed,
-            )
-        )
-        await self.take_effect()
-        return row
+    async def create(
+        self,
+        data: Mapping[str, Any],
+        terms: Terms = Terms(),  # frozen
+        *,
+        key: str | None = None,
+        prepare: Prepare | None = None,
+    ) -> Made:
+        """Creates an entity from a request body, or answers what the create with the idempotency
+        ``key`` made before. ``prepare`` stands in for that of the kind's rules.
+
+        Raises as :meth:`CatalogStore.create` and :meth:`CatalogStore.recall`.
+        """
+        once = None
+        if key is not None and not terms.dry_run:
+            once = CreateKey.of(key, self._kind, msgspec.json.encode(data, order="sorted"))
+            former = await self._services.store.recall(once)
+            if former is not None:
+                return Made(former, replayed=True)
+        entity = await self._new_entity(data, prepare or self._prepare_new)
+        made = await self._create(entity, terms, once)
+        if not terms.dry_run:
+            await self.take_effect()
+        return made
 
     async def replace(
-        self, entity_id: str, data: Mapping[str, Any], expected: int | None
+        self,
+        entity_id: str,
+        data: Mapping[str, Any],
+        terms: Terms = Terms(),
     ) -> EntityRow:
         """Replaces spec and client-owned metadata. Raises as :meth:`CatalogStore.update`."""
 
         async def change(current: EntityRow) -> EntityChange:
-            body = await self.checked(self._forms.update, data, current)
+            _check_body_version(current, data.get("metadata"))
+            body = await self._checked(self._forms.update, data, current)
             metadata: MetadataUpdate = body.metadata
-            _check_body_version(current, metadata.version)
-            prepared = await self._rules.prepare(current.id, body.spec, current)
+            prepared = await self._prepared(data, current, current.id, body.spec)
             return EntityChange(
                 slug=metadata.slug,
                 display_name=metadata.display_name,
@@ -79,51 +107,117 @@ class EntityWriter:
                 sealed=prepared.sealed,
             )
 
-        return await self.amend(entity_id, change, expected)
+        return await self.amend(entity_id, change, terms)
 
-    async def amend(self, entity_id: str, change: Change, expected: int | None = None) -> EntityRow:
+    async def amend(
+        self,
+        entity_id: str,
+        change: Change,
+        terms: Terms = Terms(),
+    ) -> EntityRow:
         """Writes what ``change`` makes of the current row; it is asked again when somebody else
-        wrote in between, unless the caller ``expected`` a version."""
+        wrote in between, unless the caller expects a version."""
         for attempt in range(1, ATTEMPTS + 1):
             current = await self._current(entity_id)
-            if expected is not None and expected != current.version:
-                raise VersionConflictError(
-                    self._kind, current.slug, expected=expected, current=current.version
-                )
+            if terms.expected is not None:
+                _check_version(current, terms.expected)
             changed = await change(current)
             try:
                 row = await self._services.store.update(
-                    self._kind, current.id, changed, expected_version=current.version
+                    self._kind,
+                    current.id,
+                    changed,
+                    expected_version=current.version,
+                    dry_run=terms.dry_run,
                 )
             except VersionConflictError:
-                if expected is not None or attempt == ATTEMPTS:
+                if terms.expected is not None or attempt == ATTEMPTS:
                     raise
             else:
-                await self.take_effect()
+                if not terms.dry_run:
+                    await self.take_effect()
                 return row
         raise AssertionError("the last attempt returns or raises")
 
-    async def delete(self, entity_id: str, expected: int | None) -> EntityRow:
+    async def delete(self, entity_id: str, terms: Terms = Terms()) -> EntityRow:
         """Deletes an entity. Raises as :meth:`CatalogStore.delete`."""
-        row = await self._services.store.delete(self._kind, entity_id, expected_version=expected)
-        await self.take_effect()
+        row = await self._services.store.delete(
+            self._kind, entity_id, expected_version=terms.expected, dry_run=terms.dry_run
+        )
+        if not terms.dry_run:
+            await self.take_effect()
         return row
 
-    async def checked(
-        self, model: type[BaseModel], data: Mapping[str, Any], current: EntityRow | None = None
+    async def _new_entity(self, data: Mapping[str, Any], prepare: Prepare) -> NewEntity:
+        body = await self._checked(self._forms.create, data, None)
+        entity_id = new_id()
+        try:
+            prepared = await prepare(entity_id, body.spec)
+        except InvalidEntityError as error:
+            raise await self._complete(error.problems, data, None) from error
+        metadata: MetadataInput = body.metadata
+        return NewEntity(
+            kind=self._kind,
+            id=entity_id,
+            slug=metadata.slug,
+            display_name=metadata.display_name,
+            description=metadata.description,
+            labels=metadata.labels,
+            spec=prepared.spec,
+            sealed=prepared.sealed,
+        )
+
+    async def _create(self, entity: NewEntity, terms: Terms, once: CreateKey | None) -> Made:
+        if once is None:
+            return Made(await self._services.store.create(entity, dry_run=terms.dry_run))
+        row, made_now = await self._services.store.create_once(entity, once)
+        return Made(row, replayed=not made_now)
+
+    async def _prepare_new(self, entity_id: str, spec: Any) -> Prepared:
+        return await self._rules.prepare(entity_id, spec, None)
+
+    async def _prepared(
+        self, data: Mapping[str, Any], current: EntityRow, entity_id: str, spec: Any
+    ) -> Prepared:
+        try:
+            return await self._rules.prepare(entity_id, spec, current)
+        except InvalidEntityError as error:
+            raise await self._complete(error.problems, data, current) from error
+
+    async def _checked(
+        self, model: type[BaseModel], data: Mapping[str, Any], current: EntityRow | None
     ) -> Any:
         """``data`` as ``model``. Raises :class:`InvalidEntityError` with all that is wrong."""
         body, problems = validate(model, data)
         spec, metadata = data.get("spec"), data.get("metadata")
         if isinstance(spec, dict):
-            seen = {problem.field for problem in problems}
-            found = await self._rules.inspect(spec, current)
-            problems += [problem for problem in found if problem.field not in seen]
+            problems += _unseen(await self._rules.inspect(spec, current), problems)
         if current is not None and isinstance(metadata, dict):
-            problems += _identity_problems(metadata, current)
+            problems += _ownership_problems(metadata, current)
         if problems:
-            raise InvalidEntityError(problems)
+            raise await self._complete(problems, data, current)
         return body
+
+    async def _complete(
+        self, problems: Sequence[FieldProblem], data: Mapping[str, Any], current: EntityRow | None
+    ) -> InvalidEntityError:
+        """``problems`` with what the catalog itself would find, so that one answer has them all."""
+        spec, metadata = data.get("spec"), data.get("metadata")
+        if not isinstance(spec, dict):
+            return InvalidEntityError(problems)
+        slug, name = current.slug if current else None, ""
+        if isinstance(metadata, dict):
+            given = metadata.get("slug")
+            slug = given if isinstance(given, str) and is_slug(given) else slug
+            name = str(metadata.get("displayName", ""))
+        found = await self._services.store.problems(
+            self._kind,
+            spec,
+            entity_id=current.id if current else "",
+            slug=slug,
+            display_name=name,
+        )
+        return InvalidEntityError([*problems, *_unseen(found, problems)])
 
     async def take_effect(self) -> None:
         """Makes a committed write effective here. A failure is not the client's: the write is done,
@@ -139,16 +233,35 @@ class EntityWriter:
         return await self._services.store.get(self._kind, entity_id)
 
 
-def _identity_problems(metadata: Mapping[str, Any], current: EntityRow) -> list[FieldProblem]:
+def _unseen(found: Sequence[FieldProblem], problems: Sequence[FieldProblem]) -> list[FieldProblem]:
+    seen = {problem.field for problem in problems}
+    return [problem for problem in found if problem.field not in seen]
+
+
+def _ownership_problems(metadata: Mapping[str, Any], current: EntityRow) -> list[FieldProblem]:
+    """What the server owns may be sent back as it was read, and not otherwise."""
+    problems = []
     given = metadata.get("id")
-    if not isinstance(given, str) or given.lower() == current.id:
-        return []
-    message = f"is another id than that of the path, {current.id!r}; leave it out"
-    return [FieldProblem("metadata.id", "read_only", message)]
+    if isinstance(given, str) and given.lower() != current.id:
+        message = f"is another id than that of the path, {current.id!r}; leave it out"
+        problems.append(FieldProblem("metadata.id", "read_only", message))
+    owned = {"managedBy": current.managed_by, "createdAt": current.created_at}
+    for name, own in owned.items():
+        given = metadata.get(name)
+        if isinstance(given, str) and given != own:
+            message = f"is set by the server and is {own!r}; leave it out"
+            problems.append(FieldProblem(f"metadata.{name}", "read_only", message))
+    return problems
 
 
-def _check_body_version(current: EntityRow, version: int | None) -> None:
-    if version is not None and version != current.version:
+def _check_body_version(current: EntityRow, metadata: Any) -> None:
+    version = metadata.get("version") if isinstance(metadata, dict) else None
+    if isinstance(version, int) and not isinstance(version, bool) and version > 0:
+        _check_version(current, version)
+
+
+def _check_version(current: EntityRow, expected: int) -> None:
+    if expected != current.version:
         raise VersionConflictError(
-            current.kind, current.slug, expected=version, current=current.version
+            current.kind, current.slug, expected=expected, current=current.version
         )

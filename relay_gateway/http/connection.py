@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Final, cast
 
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.body_room import LARGE_BODY_BYTES
 from relay_gateway.http.deadlines import NEVER, WriteProgress, body_deadline
 from relay_gateway.http.exchange import ServerExchange
 from relay_gateway.http.half_close import HalfCloseWatch
@@ -42,6 +43,7 @@ class ServerConnection(asyncio.Protocol):
         "_body_base",
         "_body_since",
         "_continue_due",
+        "_crowded_out",
         "_draining",
         "_exchange",
         "_keep_alive",
@@ -82,7 +84,7 @@ class ServerConnection(asyncio.Protocol):
         self._pending = b""
         self._version = "1.1"
         self._keep_alive = self._last = self._draining = False
-        self._peer_done = self._continue_due = False
+        self._peer_done = self._continue_due = self._crowded_out = False
         self._received_at = self._body_since = 0.0
         self._body_base = self._written = 0
         self._read_deadline = self._write_look = self.deadline = NEVER
@@ -133,6 +135,7 @@ class ServerConnection(asyncio.Protocol):
         self._plane.sweep.discard(self)
         self._reader.close()
         self._pending = b""
+        self._plane.room.leave(self)
         if self._watch is not None:
             self._watch.stop()
         exchange, self._exchange = self._exchange, None
@@ -219,11 +222,24 @@ class ServerConnection(asyncio.Protocol):
             return
         if body.complete:
             self._read_until(NEVER)
+            if body.received > LARGE_BODY_BYTES:
+                self._plane.room.complete(self, body.received)
             if rest:
                 self._hold(rest)
-        elif not body.awaited and body.received > self._plane.limits.read_ahead_bytes:
+        elif not body.awaited:
+            if body.received > self._plane.limits.read_ahead_bytes:
+                self._transport.pause_reading()
+                self._read_until(NEVER)
+        elif body.received > LARGE_BODY_BYTES and not self._plane.room.charge(self, body.received):
+            self._crowded_out = True
             self._transport.pause_reading()
-            self._read_until(NEVER)
+            self._read_until(self._loop.time() + self._plane.limits.body_wait_seconds)
+
+    def go_on(self) -> None:
+        """There is room for the rest of the body."""
+        self._crowded_out = False
+        self._read_on()
+        self._start_body_clock()
 
     def _feed(self, data: bytes) -> bytes:
         self._continue_due = False
@@ -296,6 +312,10 @@ class ServerConnection(asyncio.Protocol):
 
     def begin_answer(self, *, delimited: bool) -> bytes:
         """The fields that the connection adds to the answer that begins now."""
+        if self._body.received > LARGE_BODY_BYTES:
+            # Nobody asks twice for a body; what its handler still holds is soon gone, too.
+            self._body.release()
+            self._plane.room.leave(self)
         self._last = self._draining or not (self._keep_alive and delimited and self._body.complete)
         if self._last:
             return self._plane.date() + CLOSE
@@ -328,10 +348,7 @@ class ServerConnection(asyncio.Protocol):
         """Ends the connection so that the caller sees that the answer is incomplete."""
         self._exchange = self._task = None
         if reset:
-            connection = self._transport.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            self._phase = _Phase.CLOSED
-            self._transport.abort()
+            self._reset()
         else:
             self._end()
 
@@ -355,6 +372,13 @@ class ServerConnection(asyncio.Protocol):
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._read_until(self._loop.time() + self._plane.limits.linger_seconds)
+
+    def _reset(self) -> None:
+        """Ends the connection at once; what is still under way is lost, and visibly so."""
+        connection = self._transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._phase = _Phase.CLOSED
+        self._transport.abort()
 
     def _close(self) -> None:
         self._phase = _Phase.CLOSED
@@ -381,7 +405,9 @@ class ServerConnection(asyncio.Protocol):
     def on_deadline(self, now: float) -> None:
         """Ends what has waited for the caller for too long."""
         if now >= self._write_look and self._writes_stalled(now):
-            self._transport.abort()
+            # A mere close would leave the kernel with all that the caller does not take, for
+            # minutes, and then end an answer without length as if it were whole.
+            self._reset()
         elif now >= self._read_deadline:
             self._stop_waiting(now)
 
@@ -409,6 +435,11 @@ class ServerConnection(asyncio.Protocol):
             self._read_until(now + self._plane.limits.idle_seconds)
 
     def _judge_body(self, now: float) -> None:
+        if self._crowded_out:
+            self._read_until(NEVER)
+            message = "The gateway holds too many large bodies at the moment; try again."
+            self._body.fail(RequestRefusedError(503, "overloaded", message, retry_after=1))
+            return
         deadline = self._body_deadline()
         if now < deadline:
             self._read_until(deadline)

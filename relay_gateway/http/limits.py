@@ -13,7 +13,9 @@ class ServerLimits:
     ``body_bytes_per_second`` once ``body_grace_seconds`` have passed, and every begun
     ``body_block_bytes`` must be there within ``body_block_seconds``. ``read_ahead_bytes`` is how
     much is read that nobody asked for yet: the body of a request that is still being judged, or
-    the next request on the connection. ``sweep_seconds`` is how often deadlines are looked at, and
+    the next request on the connection. All large bodies together may hold ``body_memory_bytes``
+    before the first byte of their answers; where they hold more, those that came later wait for
+    ``body_wait_seconds`` at most. ``sweep_seconds`` is how often deadlines are looked at, and
     so by how much each may be exceeded.
     """
 
@@ -26,8 +28,10 @@ class ServerLimits:
     body_bytes_per_second: int = 1024
     body_block_bytes: int = 32 * 1024 * 1024
     body_block_seconds: float = 120.0
+    body_memory_bytes: int = 64 * 1024 * 1024
+    body_wait_seconds: float = 60.0
     write_stall_seconds: float = 60.0
     linger_seconds: float = 5.0
-    write_high_water_bytes: int = 128 * 1024
+    write_high_water_bytes: int = 32 * 1024
     read_ahead_bytes: int = 64 * 1024
     sweep_seconds: float = 1.0

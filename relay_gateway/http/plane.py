@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.body_room import BodyRoom
 from relay_gateway.http.deadlines import DeadlineSweep
 from relay_gateway.http.exchange import ServerExchange
 from relay_gateway.http.limits import ServerLimits
@@ -40,12 +41,13 @@ class ServerState(Protocol):
 class Plane:
     """The shared part of the server, made once."""
 
-    __slots__ = ("_handler", "_refuse", "date", "limits", "sweep")
+    __slots__ = ("_handler", "_refuse", "date", "limits", "room", "sweep")
 
     def __init__(self, handler: Handler, refuse: Refuse, limits: ServerLimits) -> None:
         self._handler = handler
         self._refuse = refuse
         self.limits = limits
+        self.room = BodyRoom(limits.body_memory_bytes)
         self.sweep = DeadlineSweep(limits.sweep_seconds)
         self.date = DateLine()
 

@@ -103,6 +103,10 @@ class RequestBody:
             self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
 
+    def release(self) -> None:
+        """Lets go of the content; whoever still needs it holds it himself."""
+        self._pieces = []
+
     async def wait(self, limit: int) -> None:
         """Waits until the body is complete, has failed or is longer than ``limit`` bytes."""
         self._limit = limit

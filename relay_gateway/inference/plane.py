@@ -18,6 +18,7 @@ from relay_gateway.inference.requests import (
     NONE,
     HeaderReader,
     client_request_id,
+    proxy_mode_refused,
     user_agent,
 )
 from relay_gateway.log import request_id
@@ -103,6 +104,8 @@ class InferencePlane:
             call.tags, call.pin = own.tags, own.pin
             if own.timeout is not None:
                 call.deadline = call.received_at + own.timeout
+            if own.proxy_mode:
+                raise proxy_mode_refused(call.snapshot.settings.proxy_mode)
         self._require_catalog()
         _check_content(caller)
 
@@ -124,14 +127,14 @@ class InferencePlane:
         self._answers.respond_json(caller, b'{"status":"ok"}', new_id())
 
     def _readyz(self, caller: Caller) -> None:
-        ready = self._live.loaded and not self.draining
+        ready = self._live.serves and not self.draining
         body = b'{"status":"ready"}' if ready else b'{"status":"not ready"}'
         self._answers.respond_json(caller, body, new_id(), 200 if ready else 503)
 
     def _models(self, caller: Caller) -> None:
         snapshot = self._live.current
         key = self._authenticate(caller)
-        listed = [_listed(model) for model in usable_models(snapshot, key.policy)]
+        listed = [_listed(model) for model in usable_models(snapshot, snapshot.policy_of(key))]
         body = self._dialect(caller).models(listed)
         self._answers.respond_json(caller, body, new_id())
 
@@ -141,7 +144,8 @@ class InferencePlane:
         encoded = self._without_prefix(caller.path)[len(MODELS) + 1 :]
         name = unquote_to_bytes(encoded).decode("utf-8", "replace")
         model, _ = snapshot.find_model(name)
-        if model is None or key.policy is None or not is_usable(snapshot, key.policy, model):
+        policy = snapshot.policy_of(key)
+        if model is None or policy is None or not is_usable(snapshot, policy, model):
             raise RequestRefusedError(
                 404, "model_not_found", f"no model is called {name!r}", param="model"
             )
@@ -149,10 +153,8 @@ class InferencePlane:
         self._answers.respond_json(caller, body, new_id())
 
     def _require_catalog(self) -> None:
-        if not self._live.loaded:
-            raise RequestRefusedError(
-                503, "not_ready", "the gateway has not loaded its catalog yet", retry_after=1
-            )
+        if not self._live.serves:
+            raise _not_serving(loaded=self._live.loaded)
 
     def _authenticate(self, caller: Caller) -> RelayKey:
         self._require_catalog()
@@ -200,6 +202,16 @@ def _check_content(caller: Caller) -> None:
         raise RequestRefusedError(
             415, "unsupported_media_type", "compressed request bodies are not accepted"
         )
+
+
+def _not_serving(*, loaded: bool) -> RequestRefusedError:
+    if loaded:
+        return RequestRefusedError(
+            503, "snapshot_too_old", "the gateway's catalog is older than it may be", retry_after=1
+        )
+    return RequestRefusedError(
+        503, "not_ready", "the gateway has not loaded its catalog yet", retry_after=1
+    )
 
 
 def _wrong_method(method: str, allowed: Sequence[str]) -> RequestRefusedError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from relay_gateway.catalog.sections import ProxyMode
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.message import Headers
 
@@ -25,6 +26,7 @@ class GatewayHeaders:
     tags: dict[str, str] = field(default_factory=dict)
     pin: str | None = None
     timeout: float | None = None
+    proxy_mode: bool = False
 
 
 NONE = GatewayHeaders()
@@ -45,7 +47,6 @@ class HeaderReader:
         """All of them; raises :class:`RequestRefusedError` (400) naming the bad one."""
         if not headers.has_any(self._all):  # as in nearly every request
             return NONE
-        self._refuse_proxy_mode(headers)
         tags, pin, timeout = (
             _first(headers, names) for names in (self._tags, self._pin, self._timeout)
         )
@@ -53,17 +54,27 @@ class HeaderReader:
             tags=_tags(tags) if tags is not None else {},
             pin=pin.decode("latin-1") if pin is not None else None,
             timeout=_timeout(timeout) if timeout is not None else None,
+            proxy_mode=self._asks_for_proxy_mode(headers),
         )
 
-    def _refuse_proxy_mode(self, headers: Headers) -> None:
+    def _asks_for_proxy_mode(self, headers: Headers) -> bool:
         mode = _first(headers, self._proxy)
-        if mode is None:
-            return
-        if mode.lower() != b"proxy":
+        if mode is not None and mode.lower() != b"proxy":
             raise _bad("proxy-mode", "the only proxy mode is 'Proxy'")
-        raise RequestRefusedError(
-            403, "proxy_mode_disabled", "proxy mode is not enabled on this gateway"
+        return mode is not None
+
+
+def proxy_mode_refused(section: ProxyMode) -> RequestRefusedError:
+    """Why a request in proxy mode is not served."""
+    if section.enabled:
+        return RequestRefusedError(
+            501,
+            "not_available_yet",
+            "proxy mode is enabled, but this version cannot forward requests in it",
         )
+    return RequestRefusedError(
+        403, "proxy_mode_disabled", "proxy mode is not enabled on this gateway"
+    )
 
 
 def _first(headers: Headers, names: Sequence[bytes]) -> bytes | None:

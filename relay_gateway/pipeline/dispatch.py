@@ -38,7 +38,6 @@ from relay_gateway.plugin.providers import (
 from relay_gateway.plugin.usage import Attempt
 from relay_gateway.secret import Secret
 
-MAX_FAILURES = 3
 MAX_ERROR_BODY = 256 * 1024
 CLASSIFIED_BYTES = 64 * 1024
 _ALWAYS_FORWARDED = frozenset({b"content-type", b"accept"})
@@ -99,7 +98,7 @@ class Dispatcher:
 
     async def dispatch(self, call: Call, plan: Plan, headers: Headers) -> Exchange | Refusal:
         """The first answer to deliver; raises :class:`RequestRefusedError` when there is none."""
-        failures = 0
+        failures, allowed = 0, call.snapshot.settings.routing.max_attempts
         last: Refusal | NoAnswer | None = None
         for candidate in plan.candidates():
             for key in self._keys(call, candidate):
@@ -114,7 +113,7 @@ class Dispatcher:
                     return result
                 if not _is_about_the_key(result):
                     failures += 1
-                if failures >= MAX_FAILURES:
+                if failures >= allowed:
                     return self._give_up(plan, last)
                 if isinstance(result, NoAnswer) and not isinstance(
                     result.error, UpstreamTimeoutError
@@ -341,6 +340,18 @@ def refusal_of(error: UpstreamError) -> RequestRefusedError:
     if isinstance(error, AdapterFailedError | RedirectedError):
         return RequestRefusedError(502, error.reason, str(error))
     return RequestRefusedError(502, error.reason, "the upstream did not give a valid answer")
+
+
+def concealed(refusal: Refusal) -> RequestRefusedError:
+    """The upstream's refusal with its status and, where there is one, the time to wait; the body is
+    the gateway's own."""
+    wait = refusal.headers.get(b"retry-after")
+    return RequestRefusedError(
+        refusal.status,
+        "upstream_error",
+        f"the upstream refused the request with status {refusal.status}",
+        headers=((b"retry-after", wait),) if wait is not None else (),
+    )
 
 
 def _is_about_the_key(result: Refusal | NoAnswer | None) -> bool:

@@ -16,7 +16,7 @@ from relay_gateway.errors import RequestRefusedError
 from relay_gateway.pipeline.authenticate import Authenticator
 from relay_gateway.pipeline.body import ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
-from relay_gateway.pipeline.dispatch import Dispatcher, Refusal
+from relay_gateway.pipeline.dispatch import Dispatcher, Refusal, concealed
 from relay_gateway.pipeline.forward import INTERRUPTED, STOPPING, Forwarder
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.route import Plan, Router
@@ -103,13 +103,17 @@ class Pipeline:
         self._authenticate(call, caller)
         plan = await self._route(call, caller)
         answer = await self._dispatcher.dispatch(call, plan, caller.headers)
-        headers = self._wire.answer_headers(call, answer)
         call.status = answer.status
+        call.body = b""  # nobody is asked again, and a stream may last for an hour
         if isinstance(answer, Refusal):
             call.fail("upstream_error", "upstream_error")
+            if not call.snapshot.settings.inference.expose_upstream_errors:
+                raise concealed(answer)
+            headers = self._wire.answer_headers(call, answer)
             caller.respond(answer.status, headers, answer.body)
             self._settlement.settle(call, caller)
         else:
+            headers = self._wire.answer_headers(call, answer)
             settle = self._settlement.settle
             Forwarder(call, caller, answer, settle, self._running).begin(headers)
 
@@ -117,7 +121,7 @@ class Pipeline:
         key = self._authenticator.authenticate(
             call.snapshot, caller.headers, call.client_address, time.time()
         )
-        call.relay_key, call.policy = key, key.policy
+        call.relay_key, call.policy = key, call.snapshot.policy_of(key)
         if key.tags:
             call.tags = {**key.tags, **call.tags}
 
@@ -131,7 +135,8 @@ class Pipeline:
         )
         call.model = plan.model
         option = call.wire_format.usage_option
-        if option is not None and call.streamed:
+        inject = call.snapshot.settings.inference.inject_stream_usage
+        if option is not None and call.streamed and inject:
             call.body, call.withhold_usage = ask_for_usage(body, option)
         return plan
 

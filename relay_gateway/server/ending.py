@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
 
 EXIT_CUT_SHORT = 1
+
+_log = logging.getLogger(__name__)
+
+
+def ignore_hangup() -> None:
+    """What SIGHUP does: others reload their configuration, which there is no need for here."""
+    _log.info("SIGHUP is ignored: the catalog is always up to date")
 
 
 class Ending:
@@ -41,6 +49,7 @@ class Ending:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, ignore_hangup)
 
     def _signalled(self) -> None:
         if self.asked.is_set():

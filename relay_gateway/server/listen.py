@@ -11,7 +11,7 @@ import uvloop
 
 from relay_gateway.registry import Registry
 from relay_gateway.server.ending import Ending
-from relay_gateway.server.parts import open_gateway, prepare
+from relay_gateway.server.parts import configure_plugins, open_gateway, prepare
 from relay_gateway.server.serving import open_planes, serve_until_asked
 from relay_gateway.server.sockets import bound_sockets, url_of
 from relay_gateway.server.supervisor import Supervisor
@@ -39,8 +39,9 @@ def serve(settings: Settings, *, announce: Callable[[Started], None]) -> int:
         registry = Registry.discover(enabled=settings.plugins.enabled)
         if settings.workers > 1:
             # Not uvloop, which may leave threads behind: this process is going to fork.
-            asyncio.run(prepare(settings, registry))
-            posts = posts_of(settings, registry, inference, control)
+            plugins = configure_plugins(settings, registry)
+            prepared = asyncio.run(prepare(settings, registry, plugins))
+            posts = posts_of(settings, registry, inference, control, prepared=prepared)
             return Supervisor(posts, settings.shutdown_seconds).run(lambda: announce(started))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
@@ -58,7 +59,8 @@ async def _serve_alone(
 ) -> None:
     ending = Ending(FORCED_SECONDS)
     ending.on_signals()
-    await prepare(settings, registry)
-    async with open_gateway(settings, registry) as gateway:
+    plugins = configure_plugins(settings, registry)
+    prepared = await prepare(settings, registry, plugins)
+    async with open_gateway(settings, plugins, registry.seeds, prepared=prepared) as gateway:
         planes = await open_planes(gateway, inference, control)
         await serve_until_asked(planes, ending, ready)

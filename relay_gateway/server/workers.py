@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from relay_gateway.registry import Registry
 from relay_gateway.server.ending import Ending
 from relay_gateway.server.link import Order, SupervisorLine
-from relay_gateway.server.parts import Gateway, open_gateway
+from relay_gateway.server.parts import Gateway, configure_plugins, open_gateway
 from relay_gateway.server.serving import Planes, open_planes, serve_until_asked
 from relay_gateway.server.supervisor import Post
 from relay_gateway.settings import Settings
@@ -23,26 +23,35 @@ def posts_of(
     registry: Registry,
     inference: Sequence[socket.socket],
     control: socket.socket | None,
+    *,
+    prepared: bool,
 ) -> list[Post]:
-    """A post for each worker and, where the control plane is on, one for it."""
+    """A post for each worker and, where the control plane is on, one for it. ``prepared`` is as
+    in :func:`.open_gateway`."""
     posts = []
     for slot, bound in enumerate(inference):
 
         async def work(line: SupervisorLine, bound: socket.socket = bound) -> None:
             orders = Orders(line, inference)
-            async with open_gateway(settings, registry) as gateway:
+            plugins = configure_plugins(settings, registry)
+            async with open_gateway(
+                settings, plugins, registry.seeds, prepared=prepared
+            ) as gateway:
                 await orders.serve(gateway, inference=bound)
 
         posts.append(Post(f"worker {slot + 1}", slot, bound, work))
     if control is not None:
-        posts.append(_control_post(settings, registry, control, len(posts)))
+        posts.append(_control_post(settings, registry, control, len(posts), prepared=prepared))
     return posts
 
 
-def _control_post(settings: Settings, registry: Registry, bound: socket.socket, slot: int) -> Post:
+def _control_post(
+    settings: Settings, registry: Registry, bound: socket.socket, slot: int, *, prepared: bool
+) -> Post:
     async def work(line: SupervisorLine) -> None:
         orders = Orders(line, [bound])
-        async with open_gateway(settings, registry) as gateway:
+        plugins = configure_plugins(settings, registry)
+        async with open_gateway(settings, plugins, registry.seeds, prepared=prepared) as gateway:
             await orders.serve(gateway, control=bound)
 
     return Post("the control process", slot, bound, work, ends_last=True)

@@ -10,6 +10,7 @@ from relay_gateway.settings.load import (
 from relay_gateway.settings.mask import masked, without_password
 from relay_gateway.settings.model import (
     PLUGIN_SECTIONS,
+    LoginUser,
     PluginSelection,
     Settings,
     UsageLogging,
@@ -17,6 +18,7 @@ from relay_gateway.settings.model import (
 
 __all__ = [
     "PLUGIN_SECTIONS",
+    "LoginUser",
     "PluginSelection",
     "Prepared",
     "Settings",

@@ -12,6 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 from relay_gateway.secret import Secret
 
 _HEADER_PREFIX = re.compile(r"[A-Za-z0-9-]*[A-Za-z0-9]-")
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 _SQLITE = "sqlite:///"
 
 
@@ -54,6 +56,20 @@ def _network(value: object) -> Network:
         raise ValueError("must be a CIDR such as 10.0.0.0/8 or fd00::/8") from error
 
 
+def _origin(value: str) -> str:
+    match = _ORIGIN.fullmatch(value)
+    if match is None:
+        raise ValueError("must be scheme and host in lower case: https://admin.example.org")
+    default = ":443" if value.startswith("https:") else ":80"
+    return value.removesuffix(default)
+
+
+def _host_name(value: str) -> str:
+    if not _HOST_NAME.fullmatch(value):
+        raise ValueError("must be a host name without a port, *.name for all below one, or *")
+    return value.lower().removeprefix("[").removesuffix("]")
+
+
 def _database(value: str) -> str:
     if value.startswith(_SQLITE) and len(value) > len(_SQLITE):
         return value
@@ -81,6 +97,10 @@ HeaderPrefixes = Annotated[
 ]
 Networks = Annotated[
     tuple[Annotated[Network, PlainValidator(_network)], ...], BeforeValidator(_split)
+]
+Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], BeforeValidator(_split)]
+HostNames = Annotated[
+    tuple[Annotated[str, AfterValidator(_host_name)], ...], BeforeValidator(_split)
 ]
 PluginSection = dict[str, dict[str, Any]]
 """The tables of one kind of plugin: name of the plugin → its keys and values."""

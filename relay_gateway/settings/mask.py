@@ -26,6 +26,8 @@ def masked(settings: Settings, sections: Mapping[str, PluginSection]) -> dict[st
     shown["control_port"] = "off" if settings.control_port is None else settings.control_port
     shown["master_key"] = [MASK for _ in settings.master_key]
     shown["admin_token"] = MASK if settings.admin_token else None
+    shown["admin_password"] = MASK if settings.admin_password else None
+    shown["users"] = [{"username": user.username, "password": MASK} for user in settings.users]
     for name in ("egress_deny", "trusted_proxies"):
         shown[name] = [str(network) for network in shown[name]]
     return shown | {name: section for name, section in sections.items() if section}

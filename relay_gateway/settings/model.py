@@ -11,8 +11,10 @@ from relay_gateway.settings.fields import (
     Address,
     DatabaseUrl,
     HeaderPrefixes,
+    HostNames,
     Names,
     Networks,
+    Origins,
     PluginSection,
     Port,
     PortOrOff,
@@ -28,7 +30,7 @@ PLUGIN_SECTIONS = (
     "state_stores",
 )
 """Tables of ``relay.toml`` that hold one table per plugin."""
-TABLES = (*PLUGIN_SECTIONS, "plugins", "usage_logging")
+TABLES = (*PLUGIN_SECTIONS, "plugins", "usage_logging", "users")
 """Settings that are tables of ``relay.toml`` and have no variable."""
 
 
@@ -41,6 +43,19 @@ class PluginSelection(BaseModel):
         default=None,
         description="Distributions or plugins that may be imported, each with an optional "
         "`==version`; without it, every installed one.",
+    )
+
+
+class LoginUser(BaseModel):
+    """``[[users]]``: one more user who may log in to the control plane."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+    username: str = Field(min_length=1, max_length=200, description="Name to log in with.")
+    password: SecretSetting = Field(
+        description="Its bcrypt hash, from `relay-gateway users hash-password`."
     )
 
 
@@ -102,6 +117,13 @@ class Settings(BaseModel):
         description="`sqlite:///path` or `postgresql://…`; by default a SQLite file in the data "
         "directory.",
     )
+    max_snapshot_age: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="After how many seconds without word from the database inference is refused "
+        "(503 `snapshot_too_old`); 0 serves the last good catalog for as long as it takes.",
+    )
     master_key: Secrets = Field(
         default=(),
         description="32 bytes in standard base64. A comma-separated list is a key ring: the first "
@@ -111,6 +133,33 @@ class Settings(BaseModel):
         default=None,
         description="Bearer token of the control plane. Generated into the data directory on "
         "SQLite; none on PostgreSQL, which disables it.",
+    )
+    admin_username: str = Field(
+        default="admin",
+        min_length=1,
+        max_length=200,
+        description="Name of the user who may log in to the control plane with `admin_password`.",
+    )
+    admin_password: SecretSetting | None = Field(
+        default=None,
+        description="Its bcrypt hash, from `relay-gateway users hash-password`. Plain text works "
+        "on a loopback `control_host` and is deprecated. Without one nobody of that name logs in.",
+    )
+    cors_origins: Origins = Field(
+        default=(),
+        description="Origins of other sites whose pages may call the control plane, exactly as "
+        "browsers send them.",
+    )
+    cookie_secure: bool | None = Field(
+        default=None,
+        description="Whether browsers may send the session cookie over HTTPS only. By default "
+        "they may, unless `control_host` is a loopback address.",
+    )
+    allowed_hosts: HostNames = Field(
+        default=(),
+        description="Host names under which the control plane answers (`*.example.org`, `*`). By "
+        "default any, but only addresses and `localhost` when `control_host` is a loopback "
+        "address.",
     )
     header_prefixes: HeaderPrefixes = Field(
         default=("X-Relay-", "X-SVC-"),
@@ -149,6 +198,9 @@ class Settings(BaseModel):
     )
     usage_logging: UsageLogging = Field(
         default=UsageLogging(), description="Where usage records go."
+    )
+    users: tuple[LoginUser, ...] = Field(
+        default=(), repr=False, description="More users who may log in to the control plane."
     )
     secret_backends: PluginSection = Field(
         default={}, repr=False, description="One table for each secret backend."

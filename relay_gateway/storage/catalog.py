@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.errors import (
     EntityNotFoundError,
     EntityReferencedError,
+    FieldProblem,
     Referrer,
     VersionConflictError,
 )
 from relay_gateway.ids import is_id, is_slug
-from relay_gateway.storage.constraints import apply_constraints, find_referrers
+from relay_gateway.storage.audit import record_write
+from relay_gateway.storage.constraints import apply_constraints, find_problems, find_referrers
 from relay_gateway.storage.engine import reading, writing
+from relay_gateway.storage.idempotency import CreateKey, recall, remember
+from relay_gateway.storage.listing import Listing, read_page
+from relay_gateway.storage.revision import announce, current_revision, next_revision
 from relay_gateway.storage.rows import (
     CatalogRows,
     EntityChange,
@@ -29,17 +32,14 @@ from relay_gateway.storage.rows import (
     timestamp,
     to_entity,
 )
-from relay_gateway.storage.slugs import claim_slug, mint_slug
+from relay_gateway.storage.settings import stored_settings
+from relay_gateway.storage.slugs import claim_slug, mint_slug, slug_owner
 from relay_gateway.storage.tables import (
     catalog_changes,
-    catalog_revision,
     entities,
+    entity_columns,
     entity_references,
 )
-
-
-class InvalidCursorError(ValueError):
-    """A cursor that no page of this list ended with."""
 
 
 class CatalogStore:
@@ -47,23 +47,26 @@ class CatalogStore:
 
     Every method raises :class:`StorageUnavailableError` when the database cannot be asked. Writes
     are checked, recorded as a change and counted as a revision in the transaction that makes
-    them; the revision row is updated first and so lets one writer in at a time.
+    them; the revision row is updated first and so lets one writer in at a time. With ``dry_run`` a
+    write is checked and answered in the same way, and then undone.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def load(self) -> CatalogRows:
-        """All entities of all kinds in order of creation, with the revision they belong to."""
+        """All entities of all kinds in order of creation and the settings, with the revision they
+        belong to."""
         async with reading(self._engine) as connection:
-            revision = await _revision(connection)
-            rows = await connection.execute(select(entities).order_by(entities.c.id))
-            return CatalogRows(revision, [to_entity(row) for row in rows.mappings()])
+            revision = await current_revision(connection)
+            rows = await connection.execute(select(*entity_columns).order_by(entities.c.id))
+            found = [to_entity(row) for row in rows.mappings()]
+            return CatalogRows(revision, found, await stored_settings(connection))
 
     async def revision(self) -> int:
         """The number of writes so far; grows by one with each."""
         async with reading(self._engine) as connection:
-            return await _revision(connection)
+            return await current_revision(connection)
 
     async def is_empty(self) -> bool:
         """Whether there is no entity of any kind."""
@@ -79,26 +82,21 @@ class CatalogStore:
         async with reading(self._engine) as connection:
             return await _find(connection, kind, ref)
 
-    async def page(self, kind: str, *, limit: int, cursor: str | None = None) -> Page:
-        """At most ``limit`` entities in order of creation, after the page that gave ``cursor``.
+    async def page(
+        self,
+        kind: str,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        listing: Listing | None = None,
+    ) -> Page:
+        """At most ``limit`` entities of a list, after the page that gave ``cursor``; without a
+        ``listing`` that is all of them in order of creation.
 
         Raises :class:`InvalidCursorError`.
         """
-        after = _decode_cursor(cursor) if cursor is not None else ""
         async with reading(self._engine) as connection:
-            total = await connection.scalar(
-                select(func.count()).select_from(entities).where(entities.c.kind == kind)
-            )
-            rows = await connection.execute(
-                select(entities)
-                .where(entities.c.kind == kind, entities.c.id > after)
-                .order_by(entities.c.id)
-                .limit(limit + 1)
-            )
-            found = [to_entity(row) for row in rows.mappings()]
-        items = found[:limit]
-        following = _encode_cursor(items[-1].id) if len(found) > limit else None
-        return Page(items, total or 0, following)
+            return await read_page(connection, kind, listing or Listing(), limit, cursor)
 
     async def referrers(self, kind: str, ref: str) -> list[Referrer]:
         """Who points at the entity with the id or slug ``ref``.
@@ -109,15 +107,60 @@ class CatalogStore:
             row = await _find(connection, kind, ref)
             return await find_referrers(connection, row.id)
 
-    async def create(self, entity: NewEntity) -> EntityRow:
+    async def problems(
+        self,
+        kind: str,
+        spec: Mapping[str, Any],
+        *,
+        entity_id: str = "",
+        slug: str | None = None,
+        display_name: str = "",
+    ) -> list[FieldProblem]:
+        """What a write would find wrong with references and names, for a ``spec`` that may be wrong
+        in other ways. Without a ``slug`` it is the one that ``display_name`` suggests."""
+        async with reading(self._engine) as connection:
+            wanted = slug or await mint_slug(connection, kind, display_name)
+            problems = await find_problems(connection, kind, entity_id, wanted, spec)
+            owner = await slug_owner(connection, kind, wanted)
+            if owner is not None and owner != entity_id:
+                message = f"another {kind} already has the slug {wanted!r}"
+                problems.append(FieldProblem("metadata.slug", "slug_taken", message))
+            return problems
+
+    async def create(self, entity: NewEntity, *, dry_run: bool = False) -> EntityRow:
         """Writes a new entity.
 
         Raises :class:`SlugTakenError` when ``slug`` is given and in use,
         :class:`InvalidEntityError` for references to what does not exist and for names in use.
         """
         async with writing(self._engine) as connection:
-            revision = await _next_revision(connection)
-            return await _insert(connection, entity, revision)
+            revision = await next_revision(connection)
+            row = await _insert(connection, entity, revision)
+            await _finish(connection, revision, dry_run=dry_run)
+            return row
+
+    async def create_once(self, entity: NewEntity, key: CreateKey) -> tuple[EntityRow, bool]:
+        """Writes a new entity unless a create with ``key`` did so within the last day; with whether
+        it was written now. Raises as :meth:`create` and :meth:`recall`."""
+        async with writing(self._engine) as connection:
+            revision = await next_revision(connection)
+            former = await recall(connection, key)
+            if former is not None:
+                await connection.rollback()
+                return former, False
+            row = await _insert(connection, entity, revision)
+            await remember(connection, key, row)
+            await announce(connection, revision)
+            return row, True
+
+    async def recall(self, key: CreateKey) -> EntityRow | None:
+        """What the create with ``key`` made, without its sealed part; ``None`` when there was none
+        within the last day.
+
+        Raises :class:`KeyReusedError` when the key came with another request.
+        """
+        async with reading(self._engine) as connection:
+            return await recall(connection, key)
 
     async def write_all(
         self, new: Sequence[NewEntity], *, only_when_empty: bool = False
@@ -128,11 +171,13 @@ class CatalogStore:
         is empty. Raises as :meth:`create`.
         """
         async with writing(self._engine) as connection:
-            revision = await _next_revision(connection)
+            revision = await next_revision(connection)
             if not new or (only_when_empty and not await _is_empty(connection)):
                 await connection.rollback()
                 return []
-            return [await _insert(connection, entity, revision) for entity in new]
+            rows = [await _insert(connection, entity, revision) for entity in new]
+            await announce(connection, revision)
+            return rows
 
     async def update(
         self,
@@ -141,6 +186,7 @@ class CatalogStore:
         change: EntityChange,
         *,
         expected_version: int | None = None,
+        dry_run: bool = False,
     ) -> EntityRow:
         """Replaces the content of an entity and adds one to its version.
 
@@ -148,7 +194,7 @@ class CatalogStore:
         is given and not the current one, and as :meth:`create`.
         """
         async with writing(self._engine) as connection:
-            revision = await _next_revision(connection)
+            revision = await next_revision(connection)
             current = await _find_by_id(connection, kind, entity_id)
             _check_version(current, expected_version)
             row = _changed(current, change)
@@ -157,11 +203,17 @@ class CatalogStore:
                 update(entities).where(entities.c.id == row.id).values(_columns(row))
             )
             await apply_constraints(connection, kind, row.id, row.slug, row.spec)
-            await _record_change(connection, revision, row, "update")
+            await _record(connection, "update", revision, before=current, after=row)
+            await _finish(connection, revision, dry_run=dry_run)
             return row
 
     async def delete(
-        self, kind: str, entity_id: str, *, expected_version: int | None = None
+        self,
+        kind: str,
+        entity_id: str,
+        *,
+        expected_version: int | None = None,
+        dry_run: bool = False,
     ) -> EntityRow:
         """Deletes an entity and returns it as it last was.
 
@@ -169,7 +221,7 @@ class CatalogStore:
         :class:`EntityReferencedError` with everything that still points at it.
         """
         async with writing(self._engine) as connection:
-            revision = await _next_revision(connection)
+            revision = await next_revision(connection)
             current = await _find_by_id(connection, kind, entity_id)
             _check_version(current, expected_version)
             referrers = await find_referrers(connection, current.id)
@@ -179,23 +231,9 @@ class CatalogStore:
                 delete(entity_references).where(entity_references.c.source_id == current.id)
             )
             await connection.execute(delete(entities).where(entities.c.id == current.id))
-            await _record_change(connection, revision, current, "delete")
+            await _record(connection, "delete", revision, before=current)
+            await _finish(connection, revision, dry_run=dry_run)
             return current
-
-
-async def _revision(connection: AsyncConnection) -> int:
-    revision: int = (await connection.execute(select(catalog_revision.c.revision))).scalar_one()
-    return revision
-
-
-async def _next_revision(connection: AsyncConnection) -> int:
-    result = await connection.execute(
-        update(catalog_revision)
-        .values(revision=catalog_revision.c.revision + 1)
-        .returning(catalog_revision.c.revision)
-    )
-    revision: int = result.scalar_one()
-    return revision
 
 
 async def _is_empty(connection: AsyncConnection) -> bool:
@@ -224,7 +262,9 @@ async def _find_by_id(connection: AsyncConnection, kind: str, entity_id: str) ->
 
 
 async def _select_one(connection: AsyncConnection, kind: str, condition: Any) -> EntityRow | None:
-    result = await connection.execute(select(entities).where(entities.c.kind == kind, condition))
+    result = await connection.execute(
+        select(*entity_columns).where(entities.c.kind == kind, condition)
+    )
     row = result.mappings().one_or_none()
     return to_entity(row) if row is not None else None
 
@@ -252,12 +292,21 @@ async def _insert(connection: AsyncConnection, entity: NewEntity, revision: int)
     )
     await connection.execute(insert(entities).values(_columns(row)))
     await apply_constraints(connection, row.kind, row.id, row.slug, row.spec)
-    await _record_change(connection, revision, row, "create")
+    await _record(connection, "create", revision, after=row)
     return row
 
 
 def _columns(row: EntityRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in EntityRow.__struct_fields__}
+    columns = {name: getattr(row, name) for name in EntityRow.__struct_fields__}
+    return {**columns, "search_text": "\n".join(_words(row)).casefold()}
+
+
+def _words(row: EntityRow) -> Iterator[str]:
+    """What a search for an entity looks through."""
+    yield from (row.display_name, row.slug, row.description)
+    if isinstance(name := row.spec.get("name"), str):
+        yield name
+    yield from (alias for alias in row.spec.get("aliases") or () if isinstance(alias, str))
 
 
 def _changed(current: EntityRow, change: EntityChange) -> EntityRow:
@@ -284,9 +333,17 @@ def _check_version(current: EntityRow, expected: int | None) -> None:
         )
 
 
-async def _record_change(
-    connection: AsyncConnection, revision: int, row: EntityRow, action: str
+async def _record(
+    connection: AsyncConnection,
+    action: str,
+    revision: int,
+    *,
+    before: EntityRow | None = None,
+    after: EntityRow | None = None,
 ) -> None:
+    """Records a write for those who follow the catalog and for those who look back."""
+    row = after or before
+    assert row is not None  # noqa: S101  # a write has at least one of them
     await connection.execute(
         insert(catalog_changes).values(
             revision=revision,
@@ -296,16 +353,13 @@ async def _record_change(
             changed_at=timestamp(),
         )
     )
+    await record_write(
+        connection, action=action, kind=row.kind, before=before, after=after, revision=revision
+    )
 
 
-def _encode_cursor(entity_id: str) -> str:
-    return base64.urlsafe_b64encode(UUID(entity_id).bytes).decode().rstrip("=")
-
-
-def _decode_cursor(cursor: str) -> str:
-    try:
-        return str(UUID(bytes=base64.urlsafe_b64decode(cursor + "==")))
-    except (binascii.Error, ValueError):
-        raise InvalidCursorError(
-            "the cursor is not one that a page of this list ended with; start without a cursor"
-        ) from None
+async def _finish(connection: AsyncConnection, revision: int, *, dry_run: bool) -> None:
+    if dry_run:
+        await connection.rollback()
+    else:
+        await announce(connection, revision)

@@ -6,7 +6,9 @@ true until the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import delete, insert, select
@@ -17,6 +19,8 @@ from relay_gateway.errors import FieldProblem, InvalidEntityError, Referrer
 from relay_gateway.storage.tables import entities, entity_references, model_names
 
 MODEL = "model"
+BATCH = 10_000
+"""How many values are asked for at once; databases take no more than 32 766 in a statement."""
 
 
 async def apply_constraints(
@@ -26,17 +30,25 @@ async def apply_constraints(
 
     Raises :class:`InvalidEntityError` with one problem per offending field.
     """
+    problems = await find_problems(connection, kind, entity_id, slug, spec)
+    if problems:
+        raise InvalidEntityError(problems)
     references = list(find_references(KINDS[kind], spec))
-    names = dict(_names(slug, spec)) if kind == MODEL else {}
+    await _record_references(connection, entity_id, references)
+    if kind == MODEL:
+        await _record_names(connection, entity_id, dict(_names(slug, spec)))
+
+
+async def find_problems(
+    connection: AsyncConnection, kind: str, entity_id: str, slug: str, spec: Mapping[str, Any]
+) -> list[FieldProblem]:
+    """What is wrong with the references and names in ``spec``, which may be wrong in other ways."""
+    references = list(find_references(KINDS[kind], spec))
     problems = await _reference_problems(connection, entity_id, references)
     if kind == MODEL:
         problems += _repeated_names(slug, spec)
-        problems += await _name_problems(connection, entity_id, names)
-    if problems:
-        raise InvalidEntityError(problems)
-    await _record_references(connection, entity_id, references)
-    if kind == MODEL:
-        await _record_names(connection, entity_id, names)
+        problems += await _name_problems(connection, entity_id, dict(_names(slug, spec)))
+    return problems
 
 
 async def find_referrers(connection: AsyncConnection, entity_id: str) -> list[Referrer]:
@@ -53,14 +65,15 @@ async def find_referrers(connection: AsyncConnection, entity_id: str) -> list[Re
 async def _reference_problems(
     connection: AsyncConnection, entity_id: str, references: Sequence[FoundReference]
 ) -> list[FieldProblem]:
-    wanted = {reference.id for reference in references}
-    rows = await connection.execute(
-        select(entities.c.id, entities.c.kind).where(entities.c.id.in_(wanted))
-    )
-    kinds = {row.id: row.kind for row in rows}
+    kinds: dict[str, str] = {}
+    for wanted in _batches({reference.id.lower() for reference in references}):
+        rows = await connection.execute(
+            select(entities.c.id, entities.c.kind).where(entities.c.id.in_(wanted))
+        )
+        kinds.update((row.id, row.kind) for row in rows)
     problems = []
     for reference in references:
-        message = _reference_message(reference, entity_id, kinds.get(reference.id))
+        message = _reference_message(reference, entity_id, kinds.get(reference.id.lower()))
         if message is not None:
             problems.append(FieldProblem(f"spec.{reference.field}", "reference_not_found", message))
     return problems
@@ -69,7 +82,7 @@ async def _reference_problems(
 def _reference_message(
     reference: FoundReference, entity_id: str, found_kind: str | None
 ) -> str | None:
-    if reference.id == entity_id:
+    if reference.id.lower() == entity_id:
         return f"must be another {reference.target}, not this one itself"
     if found_kind is None:
         return f"no {reference.target} has the id {reference.id!r}"
@@ -96,19 +109,31 @@ async def _record_references(
 
 def _names(slug: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The names that must be unique, each with its field; a repeated one keeps its last field."""
-    for index, alias in enumerate(spec.get("aliases", ())):
+    for field, alias in _aliases(spec):
         if not alias.endswith("*"):
-            yield alias, f"spec.aliases[{index}]"
-    yield spec.get("name") or slug, "spec.name"
+            yield alias, field
+    yield _own_name(slug, spec), "spec.name"
+
+
+def _own_name(slug: str, spec: Mapping[str, Any]) -> str:
+    name = spec.get("name")
+    return name if name and isinstance(name, str) else slug
+
+
+def _aliases(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    aliases = spec.get("aliases")
+    for index, alias in enumerate(aliases if isinstance(aliases, list) else ()):
+        if isinstance(alias, str):
+            yield f"spec.aliases[{index}]", alias
 
 
 def _repeated_names(slug: str, spec: Mapping[str, Any]) -> list[FieldProblem]:
-    seen = {spec.get("name") or slug}
+    seen = {_own_name(slug, spec)}
     problems = []
-    for index, alias in enumerate(spec.get("aliases", ())):
+    for field, alias in _aliases(spec):
         if alias in seen:
             message = f"the name {alias!r} stands twice in this model"
-            problems.append(FieldProblem(f"spec.aliases[{index}]", "duplicate_name", message))
+            problems.append(FieldProblem(field, "duplicate_name", message))
         seen.add(alias)
     return problems
 
@@ -116,20 +141,27 @@ def _repeated_names(slug: str, spec: Mapping[str, Any]) -> list[FieldProblem]:
 async def _name_problems(
     connection: AsyncConnection, entity_id: str, names: Mapping[str, str]
 ) -> list[FieldProblem]:
-    rows = await connection.execute(
-        select(model_names.c.name, entities.c.slug)
-        .join(entities, entities.c.id == model_names.c.entity_id)
-        .where(model_names.c.name.in_(names), model_names.c.entity_id != entity_id)
-        .order_by(model_names.c.name)
-    )
+    found: list[Any] = []
+    for wanted in _batches(names):
+        rows = await connection.execute(
+            select(model_names.c.name, entities.c.slug)
+            .join(entities, entities.c.id == model_names.c.entity_id)
+            .where(model_names.c.name.in_(wanted), model_names.c.entity_id != entity_id)
+        )
+        found += rows
     return [
         FieldProblem(
             names[row.name],
             "name_taken",
             f"the model {row.slug!r} already answers to {row.name!r}; choose another name",
         )
-        for row in rows
+        for row in sorted(found, key=attrgetter("name"))
     ]
+
+
+def _batches(items: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    iterator = iter(items)
+    return iter(lambda: tuple(islice(iterator, BATCH)), ())
 
 
 async def _record_names(

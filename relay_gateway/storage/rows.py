@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -42,10 +42,12 @@ class EntityChange(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class CatalogRows:
-    """The whole catalog as it was at one revision."""
+    """The whole catalog as it was at one revision, with the fields of settings that were set, by
+    section."""
 
     revision: int
     rows: Sequence[EntityRow] = field(default_factory=tuple)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Page:
 
 def to_entity(row: RowMapping) -> EntityRow:
     """The entity in a row of the table ``entities``."""
-    return EntityRow(**row)
+    return EntityRow(**{name: row[name] for name in EntityRow.__struct_fields__})
 
 
 def timestamp() -> str:

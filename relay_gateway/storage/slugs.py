@@ -17,14 +17,17 @@ SIGNIFICANT = 50
 async def mint_slug(connection: AsyncConnection, kind: str, display_name: str) -> str:
     """The slug that ``display_name`` suggests, with ``-2``, ``-3``, … where it is taken."""
     base = slugify(display_name)
+    if await slug_owner(connection, kind, base) is None:
+        return base
+    beginning = base[:SIGNIFICANT]
     similar = await connection.scalars(
         select(entities.c.slug).where(
-            entities.c.kind == kind, entities.c.slug.startswith(base[:SIGNIFICANT])
+            # A range walks the index; "~" comes after all that a slug is made of.
+            entities.c.kind == kind,
+            entities.c.slug.between(beginning, beginning + "~"),
         )
     )
     taken = set(similar)
-    if base not in taken:
-        return base
     candidates = (_numbered(base, number) for number in range(2, len(taken) + 3))
     return next(candidate for candidate in candidates if candidate not in taken)
 

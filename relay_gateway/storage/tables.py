@@ -36,8 +36,12 @@ entities = Table(
     metadata,
     Column("id", String(36), primary_key=True),
     Column("kind", String(32), nullable=False),
-    Column("slug", String(63), nullable=False),
-    Column("display_name", Text, nullable=False),
+    Column(
+        "slug",
+        String(63).with_variant(String(63, collation="C"), "postgresql"),
+        nullable=False,
+    ),
+    Column("display_name", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
     Column("description", Text, nullable=False),
     Column("labels", Document, nullable=False),
     Column("managed_by", String(16), nullable=False),
@@ -46,10 +50,18 @@ entities = Table(
     Column("version", Integer, nullable=False),
     Column("created_at", String(32), nullable=False),
     Column("updated_at", String(32), nullable=False),
+    Column("search_text", Text, nullable=False, server_default=""),
     UniqueConstraint("kind", "slug"),
     Index(None, "kind", "id"),
+    Index(None, "kind", "display_name", "id"),
+    Index(None, "kind", "created_at", "id"),
+    Index(None, "kind", "updated_at", "id"),
 )
-"""All kinds. Times are RFC 3339 UTC text, so that they read the same from every database."""
+"""All kinds. Times are RFC 3339 UTC text, so that they read the same from every database.
+``search_text`` is what a search looks through; slugs and names sort by code point."""
+
+entity_columns = tuple(column for column in entities.c if column.name != "search_text")
+"""What an entity consists of."""
 
 entity_references = Table(
     "entity_references",
@@ -87,3 +99,76 @@ catalog_changes = Table(
     Column("action", String(8), nullable=False),
     Column("changed_at", String(32), nullable=False),
 )
+
+repeated_creates = Table(
+    "repeated_creates",
+    metadata,
+    Column("key_digest", String(64), primary_key=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("created_at", String(32), nullable=False),
+    Index(None, "created_at"),
+)
+"""What creates with an idempotency key answered; the key itself is not kept."""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("token_hash", String(64), primary_key=True),
+    Column("username", Text, nullable=False),
+    Column("password_mark", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Index(None, "created_at"),
+)
+"""Times are seconds since the epoch. ``password_mark`` ties a session to the password it began
+with."""
+
+settings_versions = Table(
+    "settings_versions",
+    metadata,
+    Column("section", String(36), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("value", Document, nullable=False),
+    Column("changed_at", String(32), nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)
+"""Every state that a section of the settings has had; the one with the highest version is in
+force. ``value`` has only the fields that somebody set."""
+
+audit_records = Table(
+    "audit_records",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("occurred_at", String(32), nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("target", Text, nullable=True),
+    Column("slug", Text, nullable=True),
+    Column("actor", Text, nullable=False),
+    Column("method", String(32), nullable=False),
+    Column("session", String(64), nullable=True),
+    Column("address", Text, nullable=True),
+    Column("request_id", String(36), nullable=True),
+    Column("revision", BigInteger, nullable=True),
+    Column("before", Text, nullable=True),
+    Column("after", Text, nullable=True),
+    Column("detail", Text, nullable=True),
+    Column("previous_hash", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    Index(None, "target", "sequence"),
+    Index(None, "actor", "sequence"),
+    Index(None, "occurred_at"),
+)
+"""Appended to and never changed, which triggers enforce. Documents are JSON as it was hashed."""
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+    CheckConstraint("id = 1", name="single_row"),
+)
+"""One row: the newest audit record. Its lock puts records in one order."""

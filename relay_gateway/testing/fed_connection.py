@@ -13,11 +13,23 @@ from relay_gateway.testing.inference_server import refuse_in_plain_text
 _TURNS = 5
 
 
+class RecordedSocket:
+    """Remembers its options."""
+
+    def __init__(self) -> None:
+        self.options: dict[tuple[int, int], Any] = {}
+
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        """Remembers one."""
+        self.options[level, option] = value
+
+
 class RecordingTransport(asyncio.Transport):
     """Remembers what is written; ``waiting`` is what the peer has not taken."""
 
     def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.1", 7)})
+        self.socket = RecordedSocket()
+        super().__init__({"peername": ("192.0.2.1", 7), "socket": self.socket})
         self.sent = b""
         self.waiting = 0
         self.high: int | None = None

@@ -81,7 +81,7 @@ backend gateway
 """
 _BUFFERING: Final = """\
 option http-buffer-request
-  http-request set-var(txn.body) req.body_size
+  http-request set-var(txn.body) req.body_len
 """
 
 

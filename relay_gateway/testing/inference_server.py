@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -25,18 +28,65 @@ async def _no_application(scope: Any, receive: Any, send: Any) -> None:
     """Stands where uvicorn wants an ASGI application; the protocol class never calls it."""
 
 
-class InferenceServer:
-    """Serves ``handler`` on a loopback port through uvicorn and uvloop; a context manager.
+class RecordedProtocol(asyncio.Protocol):
+    """Stands between a transport and the protocol that ``make`` makes, and writes down what comes.
 
-    Connections succeed as soon as it is made, because the socket is listening by then.
+    ``record`` gets one item per connection.
     """
 
     def __init__(
-        self, handler: Handler, limits: ServerLimits | None = None, *, drain_seconds: int = 10
+        self, make: Callable[..., asyncio.Protocol], record: list[bytearray], **given: Any
+    ) -> None:
+        self._inner = make(**given)
+        self._received = bytearray()
+        record.append(self._received)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Passes it on."""
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Writes it down and passes it on."""
+        self._received += data
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Passes it on."""
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Passes it on."""
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Passes it on."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Passes it on."""
+        self._inner.resume_writing()
+
+
+class InferenceServer:
+    """Serves ``handler`` on a loopback port through uvicorn and uvloop; a context manager.
+
+    Connections succeed as soon as it is made, because the socket is listening by then. ``record``
+    gets one item per connection, every byte that it brought.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        limits: ServerLimits | None = None,
+        *,
+        drain_seconds: int = 10,
+        record: list[bytearray] | None = None,
     ) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         protocol = server_protocol(handler, refuse_in_plain_text, limits)
+        if record is not None:
+            protocol = partial(RecordedProtocol, protocol, record)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 _no_application,

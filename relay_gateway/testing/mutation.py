@@ -14,7 +14,7 @@ LAST: Final = b"GET /last HTTP/1.1\r\nHost: a.example\r\n\r\n"
 _SEED_BYTES = 600
 _MOST_CHANGES = 4
 _MOST_CUTS = 4
-_TOKENS: Final = (
+TOKENS: Final = (
     b"\r\n",
     b"\n",
     b"\r",
@@ -58,6 +58,7 @@ _TOKENS: Final = (
     b" folded\r\n",
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 )
+"""What has a meaning of its own to some reader of requests."""
 
 
 class Mutator:
@@ -79,14 +80,14 @@ class Mutator:
             self._cross,
         )
 
-    def request(self) -> bytes:
-        """One or two sound or broken requests with up to four changes, and a sound one after it."""
+    def request(self, last: bytes = LAST) -> bytes:
+        """One or two requests with up to four changes, and ``last``, unchanged, after them."""
         data = self._random.choice(self._seeds)
         if self._random.random() < 0.2:
             data += self._random.choice(self._seeds)
         for _ in range(self._random.randrange(_MOST_CHANGES + 1)):
             data = self._random.choice(self._changes)(data)
-        return data + LAST
+        return data + last
 
     def pieces(self, data: bytes) -> list[bytes]:
         """``data`` cut at a few places, as a network may deliver it."""
@@ -104,11 +105,11 @@ class Mutator:
 
     def _insert(self, data: bytes) -> bytes:
         at = self._place(data)
-        return data[:at] + self._random.choice(_TOKENS) + data[at:]
+        return data[:at] + self._random.choice(TOKENS) + data[at:]
 
     def _replace(self, data: bytes) -> bytes:
         start, end = self._span(data)
-        return data[:start] + self._random.choice(_TOKENS) + data[end:]
+        return data[:start] + self._random.choice(TOKENS) + data[end:]
 
     def _remove(self, data: bytes) -> bytes:
         start, end = self._span(data)

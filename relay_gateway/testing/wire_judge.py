@@ -7,7 +7,7 @@ lengths), but whatever both take must mean the same to both, to the last byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import h11
@@ -19,7 +19,7 @@ REFUSALS = frozenset({400, 405, 413, 414, 417, 426, 431, 501, 505})
 """What a broken request may be answered with."""
 
 BODY_LIMIT = 1024 * 1024
-_MOST_MESSAGES = 200
+_MOST_MESSAGES = 100_000
 _ORIGIN = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 
@@ -32,30 +32,46 @@ class ReadRequest:
     body: bytes
 
 
-def read_by_h11(data: bytes) -> list[ReadRequest]:
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request as h11 took it: its head, its content, and how many bytes it was on the wire."""
+
+    head: h11.Request
+    body: bytes
+    size: int
+
+
+def split_by_h11(data: bytes) -> Iterator[Message]:
     """Every complete request that h11 finds in what a connection brought, up to the first fault or
     the last request that the peer wants answered."""
-    found: list[ReadRequest] = []
     for _ in range(_MOST_MESSAGES):
-        # It does not skip the empty line that may precede a request (RFC 9112 §2.2).
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=BODY_LIMIT)
+        # It does not skip the empty line that may precede a request (RFC 9112 §2.2).
         connection.receive_data(data.removeprefix(b"\r\n"))
         try:
             head, body = _next_message(connection)
         except h11.RemoteProtocolError:
-            break
+            return
         if head is None:
-            break
-        found.append(ReadRequest(head.method, _origin_form(head.target), body))
+            return
+        rest = connection.trailing_data[0]
+        yield Message(head, body, len(data) - len(rest))
         if _is_last(head):
-            break
-        data = connection.trailing_data[0]
-    return found
+            return
+        data = rest
+
+
+def read_by_h11(data: bytes) -> list[ReadRequest]:
+    """What the requests say that :func:`split_by_h11` finds."""
+    return [
+        ReadRequest(one.head.method, _origin_form(one.head.target), one.body)
+        for one in split_by_h11(data)
+    ]
 
 
 def _next_message(connection: h11.Connection) -> tuple[h11.Request | None, bytes]:
     head, body = None, b""
-    for _ in range(_MOST_MESSAGES * 1000):
+    for _ in range(_MOST_MESSAGES):
         event = connection.next_event()
         if isinstance(event, h11.Request):
             head = event
@@ -120,18 +136,20 @@ async def read_by_us(pieces: Sequence[bytes]) -> Verdict:
 
 def _statuses(sent: bytes, handled: Sequence[ReadRequest]) -> list[int]:
     statuses: list[int] = []
-    silent = [request.method == b"HEAD" for request in handled]
     while sent:
         head, end, sent = sent.partition(b"\r\n\r\n")
         assert end, f"an answer has no end of its head: {head!r}"
         status = int(head.split(b" ", 2)[1])
         if status == 100:
             continue
-        if silent[len(statuses) : len(statuses) + 1] != [True]:
+        # A refusal may be that of a HEAD request, which then was not handled to its end.
+        answered = handled[len(statuses)] if len(statuses) < len(handled) else None
+        silent = answered.method == b"HEAD" if answered is not None else not sent
+        statuses.append(status)
+        if not silent:
             length = int(re.findall(rb"\r\nContent-Length: (\d+)", head)[0])
             assert len(sent) >= length, "an answer is shorter than it says"
             sent = sent[length:]
-        statuses.append(status)
     return statuses
 
 

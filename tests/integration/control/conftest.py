@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import httpx
 import pytest
 from pydantic import Field, SecretStr
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.control import (
     ControlServices,
@@ -34,7 +35,14 @@ from relay_gateway.plugin import (
     UsageRow,
 )
 from relay_gateway.secret import Secret
-from relay_gateway.storage import CatalogStore, create_engine, migrate
+from relay_gateway.storage import (
+    AuditLog,
+    CatalogStore,
+    SessionStore,
+    SettingsStore,
+    create_engine,
+    migrate,
+)
 from relay_gateway.testing.context import plugin_context
 
 ADMIN_TOKEN = "admin-token-3f9c"
@@ -193,19 +201,29 @@ def surroundings() -> Surroundings:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[CatalogStore]:
+async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
     url = f"sqlite:///{tmp_path}/catalog.sqlite3"
     await migrate(url)
     engine = create_engine(url)
-    yield CatalogStore(engine)
+    yield engine
     await engine.dispose()
 
 
 @pytest.fixture
-def services(store: CatalogStore, surroundings: Surroundings, tmp_path: Path) -> ControlServices:
+def store(engine: AsyncEngine) -> CatalogStore:
+    return CatalogStore(engine)
+
+
+@pytest.fixture
+def services(
+    engine: AsyncEngine, store: CatalogStore, surroundings: Surroundings, tmp_path: Path
+) -> ControlServices:
     context = plugin_context(tmp_path)
     return ControlServices(
         store=store,
+        sessions=SessionStore(engine),
+        settings=SettingsStore(engine),
+        audit=AuditLog(engine),
         secret_backends={
             "variable": VariableSecrets(PluginConfig(), context),
             "box": surroundings.box,
@@ -217,6 +235,7 @@ def services(store: CatalogStore, surroundings: Surroundings, tmp_path: Path) ->
         usage_reader=surroundings.reader,
         plugins=inventory,
         refresh=surroundings.refresh,
+        reload=surroundings.refresh,
         readiness=lambda: surroundings.readiness,
         host_key_status=surroundings.status,
         reset_host_key=surroundings.resets.append,

@@ -252,7 +252,7 @@ async def test_lists_are_paged_and_refuse_what_they_do_not_know(
 async def test_a_parameter_where_there_are_none_is_refused(admin: httpx.AsyncClient) -> None:
     for path in ("/providers/acme?x=1", "/version?x=1", "/plugins?limit=1"):
         assert (await admin.get(path)).json()["error"]["code"] == "unknown_parameter"
-    answer = await admin.post("/providers?dryRun=true", json=body())
+    answer = await admin.post("/providers?dryrun=true", json=body())
     assert answer.json()["error"]["code"] == "unknown_parameter"
 
 

@@ -69,6 +69,7 @@ async def test_the_wire_formats_of_a_binding_are_those_of_its_host(
         "spec.bindings[0].wireFormats[0]": "unknown_wire_format",
         "spec.bindings[1].wireFormats[1]": "unknown_wire_format",
         "spec.bindings[2].hostId": "string_type",
+        "spec.bindings[3].hostId": "reference_not_found",
     }
 
 

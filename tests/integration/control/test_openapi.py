@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from relay_gateway.catalog.kinds import PLURALS
 from relay_gateway.control import ControlServices, Readiness, create_control_app
+from relay_gateway.control.naming import class_name
 
 
 @pytest.fixture
@@ -74,13 +75,35 @@ async def test_every_operation_says_who_may_call_it_and_how_it_fails(
     document: dict[str, Any],
 ) -> None:
     public = {path for path, _, operation in operations(document) if operation["security"] == []}
-    assert public == {"/version", "/healthz", "/readyz"}
+    assert public == {"/version", "/auth/login", "/healthz", "/readyz"}
     for path, method, operation in operations(document):
         failures = set(operation["responses"]) - {"200", "201"}
         assert failures >= ({"500"} if path in public else {"401", "500", "503"})
         for status in failures - ({"503"} if path == "/readyz" else set()):
             schema = answer_schema(document, method, path, status)
             assert schema["$ref"].endswith("/ErrorAnswer")
+
+
+async def test_t58_what_carries_a_version_and_what_takes_one_says_so(
+    document: dict[str, Any],
+) -> None:
+    versioned = {
+        operation["operationId"]
+        for _, _, operation in operations(document)
+        for answer in operation["responses"].values()
+        if "ETag" in answer.get("headers", {})
+    }
+    taking = {
+        operation["operationId"]
+        for path, _, operation in operations(document)
+        if any(parameter["name"] == "if-match" for parameter in operation.get("parameters", ()))
+        and not path.startswith("/settings/")
+    }
+    kinds = [class_name(kind.name) for kind in PLURALS.values()]
+    own = {"rotateRelayKey", "revokeRelayKey", "rotateHostKey"}
+    verbs = ("get", "create", "replace")
+    assert versioned == {f"{verb}{kind}" for verb in verbs for kind in kinds} | own
+    assert taking == {f"{verb}{kind}" for verb in ("replace", "delete") for kind in kinds} | own
 
 
 async def test_the_union_of_references_is_that_of_the_installed_backends(

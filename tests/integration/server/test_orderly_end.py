@@ -92,11 +92,18 @@ async def test_r17_500_idle_connections_do_not_hold_up_the_end(
 
 
 @ONE_AND_SEVERAL
-async def test_r17_an_idle_gateway_ends_within_a_second(serving: Serving, workers: int) -> None:
+async def test_f64_r17_sighup_changes_nothing_and_an_idle_gateway_ends_within_a_second(
+    serving: Serving, workers: int
+) -> None:
     held = await serving(workers)
+    for process in (held.gateway.pid, *held.gateway.children()):
+        os.kill(process, signal.SIGHUP)
+    await held.until_every_worker_answers(200)
     began = time.monotonic()
     assert await held.gateway.stop(seconds=5) == 0
     assert time.monotonic() - began < 1
+    assert "SIGHUP is ignored" in held.gateway.stderr
+    assert "ended unexpectedly" not in held.gateway.stderr
 
 
 @ONE_AND_SEVERAL

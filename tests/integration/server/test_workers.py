@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ class Load:
 
     def __init__(self, held: Held) -> None:
         self.answered = 0
+        self._answer = asyncio.Event()
         self.cut = 0
         """Connections that a worker had accepted when it died."""
         self._held = held
@@ -31,7 +33,8 @@ class Load:
         """Waits for so many answers."""
         async with asyncio.timeout(10):
             while self.answered < answered:
-                await asyncio.sleep(0.005)
+                self._answer.clear()
+                await self._answer.wait()
 
     async def run(self) -> None:
         while True:
@@ -40,6 +43,7 @@ class Load:
                 await call.ask("GET", "/v1/models", self._held.key)
                 assert (await call.answer())[0] == 200
                 self.answered += 1
+                self._answer.set()
             except (ConnectionResetError, BrokenPipeError, asyncio.IncompleteReadError):
                 self.cut += 1
             call.writer.close()
@@ -61,7 +65,7 @@ async def until_replaced(gateway: GatewayProcess, dead: int) -> int:
     """The process that came in the place of another."""
     before = set(gateway.children())
     async with asyncio.timeout(10):
-        while not (new := set(gateway.children()) - before):
+        while not (new := set(gateway.children()) - before):  # noqa: ASYNC110 - /proc sets no event
             await asyncio.sleep(0.005)
     assert dead not in gateway.children()
     return new.pop()
@@ -120,11 +124,11 @@ async def test_r8_a_revoked_key_is_refused_by_every_worker_within_a_second(
     url = f"/relay-keys/by-id/{listed['metadata']['id']}/revoke"
     assert (await held.scenario.admin.post(url)).status_code == 200
     revoked = time.monotonic()
-    statuses = {200}
+    statuses = {404}
     while statuses != {401}:
         assert time.monotonic() - revoked < 1
         for call in calls:
-            await call.ask("POST", "/v1/chat/completions", held.key, {"model": "held"})
+            await call.ask("POST", "/v1/chat/completions", held.key, {"model": "nobody"})
         statuses = {(await call.answer())[0] for call in calls}
         await asyncio.sleep(0.02)
     assert await held.gateway.stop() == 0
@@ -156,16 +160,6 @@ async def test_the_end_is_also_heard_by_a_worker_that_has_not_started_yet(
     assert await held.gateway.wait(seconds=5) == 0
 
 
-async def test_f64_sighup_changes_nothing(serving: Serving) -> None:
-    held = await serving(2)
-    for process in (held.gateway.pid, *held.gateway.children()):
-        os.kill(process, signal.SIGHUP)
-    await held.until_every_worker_answers(200)
-    assert await held.gateway.stop() == 0
-    assert "SIGHUP is ignored" in held.gateway.stderr
-    assert "ended unexpectedly" not in held.gateway.stderr
-
-
 async def test_t55_neither_plane_answers_for_the_other(serving: Serving) -> None:
     held = await serving(2)
     call = await held.connect()
@@ -174,15 +168,12 @@ async def test_t55_neither_plane_answers_for_the_other(serving: Serving) -> None
     assert (await held.scenario.admin.get("/v1/models")).status_code == 404
 
 
-async def test_workers_do_not_share_a_port_with_another_gateway(tmp_path: Path) -> None:
-    settings = {"RELAY_WORKERS": "2"}
-    (tmp_path / "first").mkdir()
-    (tmp_path / "second").mkdir()
-    async with GatewayProcess(tmp_path / "first", settings) as first:
-        port = first.inference_url.rpartition(":")[2]
-        second = GatewayProcess(tmp_path / "second", {**settings, "RELAY_PORT": port})
+async def test_workers_do_not_share_their_port_with_anybody_else(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
+        port = other.getsockname()[1]
+        gateway = GatewayProcess(tmp_path, {"RELAY_WORKERS": "2", "RELAY_PORT": str(port)})
         with pytest.raises(AssertionError, match=f"cannot listen on .* port {port}"):
-            await second.start()
+            await gateway.start()
 
 
 async def test_a_child_that_cannot_start_is_the_end_of_the_start(tmp_path: Path) -> None:

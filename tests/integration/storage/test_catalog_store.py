@@ -17,8 +17,13 @@ from relay_gateway.errors import (
     VersionConflictError,
 )
 from relay_gateway.ids import new_id
-from relay_gateway.storage import CatalogStore, EntityChange, NewEntity, create_engine
-from relay_gateway.storage.catalog import InvalidCursorError
+from relay_gateway.storage import (
+    CatalogStore,
+    EntityChange,
+    InvalidCursorError,
+    NewEntity,
+    create_engine,
+)
 from relay_gateway.storage.tables import catalog_changes, entity_references, model_names
 
 

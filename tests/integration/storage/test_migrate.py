@@ -29,7 +29,7 @@ async def test_the_migrated_schema_is_that_of_the_tables(engine: AsyncEngine) ->
 
 async def test_migrating_again_changes_nothing(database_url: str, store: CatalogStore) -> None:
     await store.create(NewEntity(kind="provider", display_name="Acme", spec={}))
-    assert await migrate(database_url) == await migrate(database_url) == "0001"
+    assert await migrate(database_url) == await migrate(database_url) == "0003"
     assert await store.revision() == 1
 
 
@@ -42,11 +42,11 @@ async def test_processes_that_start_at_once_migrate_once(database_url: str) -> N
     ]
     outputs = await asyncio.gather(*(process.communicate() for process in processes))
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert {output.strip() for output, _ in outputs} == {b"0001"}
+    assert {output.strip() for output, _ in outputs} == {b"0003"}
 
 
 async def test_tasks_that_start_at_once_migrate_once(database_url: str) -> None:
-    assert await asyncio.gather(*(migrate(database_url) for _ in range(6))) == ["0001"] * 6
+    assert await asyncio.gather(*(migrate(database_url) for _ in range(6))) == ["0003"] * 6
 
 
 async def test_f14_the_schema_of_a_newer_version_is_refused(

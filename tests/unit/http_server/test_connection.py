@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -249,6 +250,7 @@ async def test_t27_slow_reader_is_spared_while_it_takes_anything() -> None:
         assert not wire.transport.is_closing()
     wire.connection.on_deadline(now + 61)
     assert wire.transport.aborted
+    assert (socket.SOL_SOCKET, socket.SO_LINGER) in wire.transport.socket.options
     wire.lose()
 
 

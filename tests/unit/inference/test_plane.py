@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from relay_gateway.catalog.live import LiveCatalog
+from relay_gateway.http.addresses import AddressReader
 from relay_gateway.inference.answers import AnswerWriter
 from relay_gateway.inference.plane import InferencePlane
-from relay_gateway.inference.requests import AddressReader, HeaderReader
+from relay_gateway.inference.requests import HeaderReader
 from relay_gateway.pipeline.authenticate import Authenticator
 from relay_gateway.plugin import Dialect, ListedModel, Problem
 from relay_gateway.registry import ServedEndpoint

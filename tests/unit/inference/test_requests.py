@@ -6,13 +6,15 @@ from ipaddress import ip_network
 
 import pytest
 
+from relay_gateway.catalog.sections import ProxyMode
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.http.addresses import AddressReader
 from relay_gateway.http.message import Headers
 from relay_gateway.inference.requests import (
-    AddressReader,
     GatewayHeaders,
     HeaderReader,
     client_request_id,
+    proxy_mode_refused,
     user_agent,
 )
 
@@ -98,3 +100,11 @@ def test_t25_forwarded_addresses_are_believed_only_from_trusted_proxies(
 def test_t25_nobody_is_trusted_by_default() -> None:
     headers = Headers([(b"x-forwarded-for", b"1.2.3.4")])
     assert AddressReader([]).read("10.0.0.1", headers) == "10.0.0.1"
+
+
+@pytest.mark.parametrize(("enabled", "refusal"), [(False, (403, "proxy_mode_disabled")),
+                                                  (True, (501, "not_available_yet"))])  # fmt: skip
+def test_proxy_mode_is_refused_as_the_settings_say(enabled: bool, refusal: tuple[int, str]) -> None:
+    assert read(x_svc_proxy_mode="Proxy").proxy_mode
+    error = proxy_mode_refused(ProxyMode(enabled=enabled))
+    assert (error.status, error.code) == refusal

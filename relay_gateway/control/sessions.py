@@ -1,0 +1,149 @@
+"""Logging in and out: passwords, throttling and the sessions that come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from dataclasses import dataclass
+
+from relay_gateway.control.problems import RefusedError
+from relay_gateway.control.services import ControlServices
+from relay_gateway.control.unauthenticated import UnauthenticatedError
+from relay_gateway.secret import Secret
+from relay_gateway.security.passwords import PasswordBook, is_hash
+from relay_gateway.security.sessions import (
+    ABSOLUTE_SECONDS,
+    SEEN_SECONDS,
+    is_alive,
+    is_marked,
+    mint_token,
+    password_mark,
+    token_hash,
+)
+from relay_gateway.security.throttle import LoginThrottle
+from relay_gateway.storage.audit import AuditEvent
+from relay_gateway.storage.sessions import KIND, SessionRow
+
+MAX_TOKEN_LENGTH = 128
+CHECKED_AT_ONCE = 2
+MAX_WAITING = 32
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A new session: what the browser gets, and when it ends in seconds since the epoch."""
+
+    token: Secret
+    expires_at: int
+
+
+class Sessions:
+    """The sessions of one control plane, and who may begin one."""
+
+    def __init__(self, services: ControlServices) -> None:
+        self._store = services.sessions
+        self._audit = services.audit
+        self._clock = services.clock
+        self._book = PasswordBook(services.users)
+        self._throttle = LoginThrottle(services.clock.monotonic)
+        self._checking = asyncio.Semaphore(CHECKED_AT_ONCE)
+        self._waiting = 0
+        for name, stored in services.users.items():
+            if not is_hash(stored):
+                logger.warning(
+                    "the password of user %r is configured as plain text, which is deprecated; "
+                    "replace it with the output of `relay-gateway users hash-password`",
+                    name,
+                )
+
+    async def log_in(
+        self, username: str, password: Secret, address: str, presented: Secret | None
+    ) -> Login:
+        """A new session for whoever knows the password; the one ``presented`` ends with it.
+
+        Raises :class:`UnauthenticatedError`, and :class:`RefusedError` (429) after too many
+        failures.
+        """
+        wait = self._throttle.begin(username, address)
+        if wait is not None:
+            raise _too_many(wait)
+        try:
+            known = await self._verify(username, password)
+            stored = self._book.stored(username) if known else None
+            if stored is None:
+                failure = AuditEvent(action="login-failed", kind=KIND, target=username)
+                await self._audit.record(failure)
+                raise UnauthenticatedError(self._refusal(), code="invalid_credentials")
+            login = await self._begin(username, stored, presented)
+        except UnauthenticatedError:
+            raise
+        except BaseException:
+            # Nothing was decided about the password: the attempt is not held against anybody.
+            self._throttle.withdraw(username, address, succeeded=False)
+            raise
+        self._throttle.withdraw(username, address, succeeded=True)
+        return login
+
+    async def find(self, token: Secret) -> SessionRow:
+        """The session with this token, seen now. Raises :class:`UnauthenticatedError`."""
+        if len(token.reveal()) > MAX_TOKEN_LENGTH:
+            raise _ended()
+        session = await self._store.find(token_hash(token))
+        if session is None:
+            raise _ended()
+        now = int(self._clock.time())
+        stored = self._book.stored(session.username)
+        valid = stored is not None and is_marked(session.password_mark, token, stored)
+        if not valid or not is_alive(session.created_at, session.seen_at, now):
+            await self._store.end(session.token_hash)
+            raise _ended()
+        if now >= session.seen_at + SEEN_SECONDS:
+            await self._store.see(session.token_hash, now)
+        return session
+
+    async def log_out(self, session: str | None, username: str, *, everywhere: bool) -> int:
+        """Ends ``session``, or every one of ``username``; how many there were. Who comes without a
+        session has the admin token, which ends those of everybody."""
+        if everywhere:
+            return await self._store.log_out_everywhere(username if session else None)
+        return await self._store.log_out(session, username) if session else 0
+
+    async def _begin(self, username: str, stored: Secret, presented: Secret | None) -> Login:
+        token, now = mint_token(), int(self._clock.time())
+        row = SessionRow(token_hash(token), username, password_mark(token, stored), now, now)
+        replaced = token_hash(presented) if presented is not None else None
+        await self._store.begin(row, replaces=replaced, created_before=now - ABSOLUTE_SECONDS)
+        return Login(token, now + ABSOLUTE_SECONDS)
+
+    async def _verify(self, username: str, password: Secret) -> bool:
+        """In a thread, and few at once: each takes a processor for a quarter of a second."""
+        if self._waiting >= MAX_WAITING:
+            raise _too_many(1.0)
+        self._waiting += 1
+        try:
+            async with self._checking:
+                return await asyncio.to_thread(self._book.verify, username, password)
+        finally:
+            self._waiting -= 1
+
+    def _refusal(self) -> str:
+        if self._book:
+            return "user name or password is wrong"
+        return "nobody can log in here yet; set RELAY_ADMIN_PASSWORD, or use the admin token"
+
+
+def _ended() -> UnauthenticatedError:
+    return UnauthenticatedError("this session has ended; log in again")
+
+
+def _too_many(wait: float) -> RefusedError:
+    seconds = math.ceil(wait)
+    return RefusedError(
+        429,
+        "too_many_logins",
+        f"too many failed logins; try again in {seconds} s",
+        headers={"Retry-After": str(seconds)},
+    )
