@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -277,11 +277,3 @@ def _audit_failures() -> Iterator[None]:
             "the audit record cannot be written, so nothing was changed; "
             "see that the gateway's database user may insert into audit_records"
         ) from error
-
-
-@asynccontextmanager
-async def audited(engine: AsyncEngine, event: AuditEvent) -> AsyncIterator[AsyncConnection]:
-    """A writing transaction that also records ``event``, or makes no change at all."""
-    async with writing(engine) as connection:
-        yield connection
-        await record(connection, event)

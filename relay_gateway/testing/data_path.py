@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.http.addresses import AddressReader
+from relay_gateway.http.body_room import BodyRoom
 from relay_gateway.http.client import HttpClient
 from relay_gateway.http.connection import ServerConnection
 from relay_gateway.http.limits import ServerLimits
@@ -80,10 +81,12 @@ class DataPath:
         self._pools = KeyPools(self._clock)
         self._server: asyncio.Server | None = None
         self._client: HttpClient
+        self._room: BodyRoom
 
     async def __aenter__(self) -> Self:
         self._client = HttpClient()
         plane = Plane(self._plane().handle, refuse_in_plain_text, self._limits)
+        self._room = plane.room
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: ServerConnection(plane, self._book, loop), "127.0.0.1", 0, backlog=2048
@@ -126,6 +129,19 @@ class DataPath:
             drawn_keys=sum(state.in_flight for state in states),
             taken_slots=sum(pool._open - len(pool._idle) for pool in pools),  # noqa: SLF001
         )
+
+    @property
+    def bodies_held(self) -> int:
+        """How many bytes of large request bodies are held."""
+        return self._room.held
+
+    async def until_held(self, size: int) -> None:
+        """Waits until ``size`` bytes of large bodies are held, about five seconds at most."""
+        for _ in range(1000):
+            if self._room.held >= size:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"only {self._room.held} bytes are held")
 
     def close_idle_connections(self) -> None:
         """Closes the connections to upstreams that nobody uses at the moment."""
