@@ -59,6 +59,8 @@ class Crowd:
             return received
         try:
             for piece in self._mutator.pieces(data):
+                if writer.transport.is_closing():
+                    break
                 writer.write(piece)
                 await asyncio.sleep(0)
             while piece := await _read(reader, writer):
