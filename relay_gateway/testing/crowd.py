@@ -15,7 +15,7 @@ SILENCE_SECONDS = 0.25
 HANG_SECONDS = 5.0
 
 _STATUS = re.compile(rb"(?:^|(?<=\n))HTTP/1\.[01] (\d{3}) ")
-_MARK = re.compile(rb"/last/(\d+)")
+_MARK = re.compile(rb"/last/(\d{8})")
 
 
 class Crowd:
@@ -42,7 +42,7 @@ class Crowd:
 
     async def _call_on(self) -> None:
         for number in self._numbers:
-            mark = b"GET /last/%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % number
+            mark = b"GET /last/%08d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % number
             data = self._mutator.request(mark)
             try:
                 async with asyncio.timeout(HANG_SECONDS):
