@@ -15,7 +15,7 @@ API_VERSION = 1
 
 
 class PluginConfig(BaseModel):
-    """Base of a plugin's own section in ``relay.toml``, for example ``[secret_backends.vault]``.
+    """Base of a plugin's own section in ``relay.toml``, for example ``[secret_backends.acme]``.
 
     Frozen; an unknown key is an error that names it. Fields that hold a credential are declared as
     ``pydantic.SecretStr`` so that ``config show`` masks them.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relay_gateway.errors import (
+    RequestRefusedError,
     UpstreamClosedError,
     UpstreamConnectError,
     UpstreamError,
@@ -369,3 +370,15 @@ async def test_t23_only_allowed_headers_of_the_upstream_reach_the_caller(
         b"x-relay-host",
         b"x-relay-attempts",
     }
+
+
+async def test_a_request_is_closed_once_whatever_tries_to_close_it_again(
+    world: PipelineWorld,
+) -> None:
+    caller = world.caller()
+    call = world.call(caller)
+    world.client.replies = [json_answer()]
+    await world.pipeline.run(call, caller)
+    await world.pipeline.run(call, caller, RequestRefusedError(503, "interrupted", "too late"))
+    assert world.record().outcome == "ok"
+    assert world.pools.state(world.keys[0]).in_flight == 0

@@ -9,7 +9,7 @@ import pytest
 
 from relay_gateway.catalog.sections import Inference, Routing, RuntimeSettings
 from relay_gateway.errors import UpstreamConnectError
-from relay_gateway.testing.world import PipelineWorld, json_answer
+from relay_gateway.testing.world import PipelineWorld, json_answer, open_stream
 
 
 @pytest.fixture
@@ -52,3 +52,18 @@ async def test_upstream_errors_are_passed_on_by_default(world: PipelineWorld) ->
     caller = world.caller()
     await world.run(caller, json_answer(400, b'{"error":"account 4711 is over quota"}'))
     assert b"".join(caller.chunks) == b'{"error":"account 4711 is over quota"}'
+
+
+@pytest.mark.parametrize("injected", [True, False])
+async def test_usage_is_asked_of_a_stream_only_where_it_may_be(
+    world: PipelineWorld, *, injected: bool
+) -> None:
+    put(world, RuntimeSettings(inference=Inference(inject_stream_usage=injected)))
+    body = b'{"model":"m","stream":true}'
+    exchange = open_stream()
+    exchange.push(b"data: one\n\ndata: usage 3:5\n\ndata: end\n\n")
+    exchange.end()
+    caller = world.caller(body)
+    await world.run(caller, exchange)
+    assert (world.client.sent[0][1].body == body) is not injected
+    assert (b"usage" in caller.body) is not injected
