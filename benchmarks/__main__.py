@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,13 @@ from benchmarks.processes import GATEWAY_CORE, LOAD_CORE, BenchmarkError
 from benchmarks.results import RESULTS, load, save
 from benchmarks.run import Plan, run
 from benchmarks.table import markdown, show
+
+
+class Sink(StrEnum):
+    """Usage sinks to choose from."""
+
+    FILE = "file"
+    DATABASE = "database"
 
 
 def main(
@@ -30,6 +38,7 @@ def main(
         float | None, typer.Option(min=0.2, help="Of load per measurement: 3, or 1 with --quick.")
     ] = None,
     only: Annotated[str, typer.Option(help="Part of the names of the wanted scenarios.")] = "",
+    sink: Annotated[Sink, typer.Option(help="Where the gateway's usage records go.")] = Sink.FILE,
     output: Annotated[Path | None, typer.Option(help="The JSON file of the result.")] = None,
     table_of: Annotated[
         Path | None, typer.Option(help="Print the table of an earlier result as Markdown.")
@@ -52,6 +61,7 @@ def main(
             seconds=seconds or (1.0 if quick else 3.0),
             peers=peers,
             only=only,
+            sink=sink.value,
         )
         command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
         with console.status("") as status:

@@ -18,16 +18,17 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import httpx
 import msgspec
 import typer
 
-import relay_gateway.server.parts
+import relay_gateway.server.assembly
 from benchmarks.relay import CREDENTIALS, make_catalog
 from benchmarks.stacks import Ask
 from relay_gateway.secret import Secret
@@ -35,6 +36,7 @@ from relay_gateway.server.listen import Started, serve
 from relay_gateway.settings import Settings
 from relay_gateway.settings.model import UsageLogging
 
+FoundT = TypeVar("FoundT")
 BUDGET = Path(__file__).parent / "budget.json"
 REQUESTS = 100
 EVENTS = 500
@@ -90,6 +92,13 @@ class Loop:
         work()
         self.do(lambda: sys.setprofile(None))
         return self._calls
+
+    def cpu_of(self, work: Callable[[], None]) -> float:
+        """Seconds of CPU that the loop's thread uses while ``work`` is done by this one."""
+        before: float = self.do(time.thread_time)
+        work()
+        after: float = self.do(time.thread_time)
+        return after - before
 
     def blocks_left_by(self, work: Callable[[], None]) -> int:
         """How many blocks of memory are left that only a collection frees."""
@@ -157,11 +166,16 @@ class Conversation:
 
 
 def measure() -> Cost:
-    """Starts a gateway in this process, asks it, and ends it."""
-    relay_gateway.server.parts.SQLITE_POLL = 3600.0  # its queries would be counted too
+    """The cost of a request, in a gateway that is started for it."""
+    return with_gateway(_count)
+
+
+def with_gateway(measured: Callable[[Conversation, Loop], FoundT]) -> FoundT:
+    """Starts a gateway in this process, has it measured, and ends it."""
+    relay_gateway.server.assembly.SQLITE_POLL = 3600.0  # its queries would be counted too
     os.environ.update(CREDENTIALS)
     with tempfile.TemporaryDirectory() as directory:
-        driver = _Driver()
+        driver = _Driver(measured)
         settings = Settings(
             data_dir=Path(directory),
             port=0,
@@ -175,19 +189,20 @@ def measure() -> Cost:
     return driver.result()
 
 
-class _Driver:
+class _Driver(Generic[FoundT]):
     """The thread beside the gateway's."""
 
-    def __init__(self) -> None:
+    def __init__(self, measured: Callable[[Conversation, Loop], FoundT]) -> None:
         self.token = secrets.token_urlsafe(32)
-        self._found: list[Cost] = []
+        self._measured = measured
+        self._found: list[FoundT] = []
         self._failure: list[BaseException] = []
 
     def begin(self, started: Started) -> None:
         loop = Loop(asyncio.get_running_loop())
         threading.Thread(target=self._drive, args=(started, loop)).start()
 
-    def result(self) -> Cost:
+    def result(self) -> FoundT:
         if self._failure:
             raise self._failure[0]
         return self._found[0]
@@ -200,7 +215,7 @@ class _Driver:
         finally:
             loop.do(_terminate)
 
-    def _measure(self, started: Started, loop: Loop) -> Cost:
+    def _measure(self, started: Started, loop: Loop) -> FoundT:
         with socket.create_server(("127.0.0.1", 0)) as upstream:
             upstream.settimeout(_TIMEOUT)
             headers = {"authorization": f"Bearer {self.token}"}
@@ -208,7 +223,7 @@ class _Driver:
             with httpx.Client(base_url=url, headers=headers, trust_env=False) as admin:
                 relay_key = make_catalog(admin, upstream.getsockname()[1], ["cost"])
             host, port = started.inference_url.removeprefix("http://").split(":")
-            return _count(Conversation((host, int(port)), upstream, relay_key), loop)
+            return self._measured(Conversation((host, int(port)), upstream, relay_key), loop)
 
 
 def _count(conversation: Conversation, loop: Loop) -> Cost:

@@ -90,7 +90,7 @@ class Bench:
 
     def _on_fresh_process(self, scenario: Scenario, stack: Stack, number: int) -> Measurement:
         """What an allocator has kept from earlier work would hide what this work needs."""
-        fresh = type(stack)(self.upstream.port)
+        fresh = stack.fresh()
         try:
             fresh.start([scenario.ask.script])
             if scenario.kind is Kind.OPEN:

@@ -77,7 +77,7 @@ class Load:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            bufsize=0,  # a buffer here would keep from `finish` what came with the first line
         )
 
     def __enter__(self) -> Self:
@@ -97,9 +97,9 @@ class Load:
     def wait_for(self, word: str) -> None:
         """Waits for a line of output; raises :class:`BenchmarkError` when it ends without it."""
         output = self._process.stdout
-        if output is None or output.readline().strip() != word:
+        if output is None or output.readline().decode().strip() != word:
             _, errors = self._process.communicate()
-            raise BenchmarkError(f"the load generator did not get to {word!r}: {errors}")
+            raise BenchmarkError(f"the load generator did not get to {word!r}: {errors.decode()}")
 
     def finish(self) -> LoadResult:
         """Waits for the end (a run that holds is told to end now) and gives the result.
@@ -108,8 +108,8 @@ class Load:
         """
         output, errors = self._process.communicate(timeout=_FINISH_SECONDS)
         if self._process.returncode != 0:
-            raise BenchmarkError(f"the load generator failed: {errors}")
+            raise BenchmarkError(f"the load generator failed: {errors.decode()}")
         result = msgspec.json.decode(output, type=LoadResult)
         if result.errors:
-            raise BenchmarkError(f"{result.errors} errors, beginning with:\n{errors}")
+            raise BenchmarkError(f"{result.errors} errors, beginning with:\n{errors.decode()}")
         return result

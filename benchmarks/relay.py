@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import httpx
 
@@ -66,14 +67,24 @@ def _post(admin: httpx.Client, plural: str, display_name: str, **spec: Any) -> d
     return created
 
 
+def settings(sink: str, directory: Path) -> Path:
+    """A ``relay.toml`` in ``directory`` that sends usage records to ``sink``."""
+    # In the end all records are counted, which may be more than a reader of files may ask for.
+    own = 'read_bytes = "1TiB"' if sink == "file" else ""
+    path = directory / "relay.toml"
+    path.write_text(f'[usage_logging]\nsinks = ["{sink}"]\n[usage_sinks.{sink}]\n{own}\n', "utf-8")
+    return path
+
+
 class Relay(Stack):
-    """``relay-gateway serve`` on SQLite, everything at its default: relay keys, policy, prices,
-    usage records in the database."""
+    """``relay-gateway serve`` on SQLite, everything else at its default: relay keys, policy,
+    prices, usage records in ``sink``."""
 
     name = "relay"
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(self, upstream_port: int, sink: str = "file") -> None:
         super().__init__(upstream_port)
+        self._sink = sink
         self._relay_key = ""
         self._control = ""
 
@@ -89,6 +100,7 @@ class Relay(Stack):
         self.run(
             [sys.executable, "-m", "relay_gateway.cli.main", "serve"],
             {
+                "RELAY_CONFIG": str(settings(self._sink, self.directory)),
                 "RELAY_DATA_DIR": str(self.directory / "data"),
                 "RELAY_PORT": str(self.port),
                 "RELAY_CONTROL_PORT": "0",
@@ -100,6 +112,9 @@ class Relay(Stack):
         """Waits until both planes answer."""
         if self.child is not None:
             self._control = self.child.wait_for(r"control plane\s+(http://[^/\s]+)")
+
+    def fresh(self) -> Self:
+        return type(self)(self.upstream_port, self._sink)
 
     def version(self) -> str:
         return __version__
@@ -122,5 +137,5 @@ class Relay(Stack):
             base_url=self._control,
             headers={"authorization": f"Bearer {token}"},
             trust_env=False,
-            timeout=60,
+            timeout=300,
         )

@@ -16,18 +16,21 @@ from benchmarks.programs import Upstream, compile_program
 from benchmarks.relay import Relay
 from benchmarks.results import Measurement, Report, machine, now, revision
 from benchmarks.scenarios import SCENARIOS, Kind, Scenario
+from benchmarks.sinks import cost_per_record
 from benchmarks.stacks import Direct, Stack
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: ``only`` is part of the names of the scenarios that are wanted."""
+    """What to run: ``only`` is part of the names of the scenarios that are wanted, ``sink`` what
+    takes the gateway's usage records."""
 
     quick: bool
     rounds: int
     seconds: float
     peers: bool
     only: str = ""
+    sink: str = "file"
 
     @property
     def scenarios(self) -> list[Scenario]:
@@ -61,6 +64,8 @@ def run(plan: Plan, command: str, tell: Callable[[str], None]) -> Report:
             lost_records=max(0, asked - relay.recorded()),
             failures=failures,
             measurements=measurements,
+            sink=plan.sink,
+            sink_us_per_record=cost_per_record(plan.sink),
         )
 
 
@@ -70,8 +75,9 @@ def _bench(plan: Plan) -> Iterator[tuple[Bench, list[Stack]]]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         program = compile_program("upstream", directory)
         upstream = stack.enter_context(Upstream(program, directory / "upstream.log"))
-        kinds: list[type[Stack]] = [Direct, Nginx, Relay, *(PEERS if plan.peers else ())]
-        stacks = [kind(upstream.port) for kind in kinds]
+        peers = [kind(upstream.port) for kind in PEERS] if plan.peers else []
+        relay = Relay(upstream.port, plan.sink)
+        stacks = [Direct(upstream.port), Nginx(upstream.port), relay, *peers]
         asked = [each for s in plan.scenarios for each in (s, s.beside) if each is not None]
         scripts = sorted({scenario.ask.script for scenario in asked})
         for each in stacks:

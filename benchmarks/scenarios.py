@@ -53,6 +53,7 @@ ANSWER_BYTES = 1024
 KIB = 1024
 
 _SMALL = Ask(f"json{ANSWER_BYTES}", KIB)
+_NUMBERED = Ask(f"json{ANSWER_BYTES}", KIB, numbered=True)
 _STREAM = Ask(f"events{EVENTS}", KIB, streamed=True)
 _SHORT = Ask("events10every1", KIB, streamed=True)
 """A stream during which its upstream leaves the core to others, so that they get its first byte."""
@@ -66,6 +67,7 @@ SCENARIOS = (
     Scenario("1 KB, 1 caller", Kind.LOAD, _SMALL, 1, with_peers=True),
     Scenario("1 KB, 16 callers", Kind.LOAD, _SMALL, 16, quick=False),
     Scenario("1 KB, 64 callers", Kind.LOAD, _SMALL, 64, with_peers=True),
+    Scenario("1 KB, 64 callers, no head twice", Kind.LOAD, _NUMBERED, 64),
     Scenario("1 KB, 256 callers", Kind.LOAD, _SMALL, 256),
     Scenario("100 KB bodies, 64 callers", Kind.LOAD, Ask(_SMALL.script, 100 * KIB), 64),
     Scenario("5 MB bodies, 8 callers", Kind.LOAD, Ask(_SMALL.script, 5 * KIB * KIB), 8),
@@ -143,6 +145,8 @@ ROWS = (
     Row("1 KB, 64 callers", Figure.CPU_PER_REQUEST, _RATIO),
     Row("1 KB, 64 callers", Figure.REQUESTS, _RATIO, least=180, reference="litellm"),
     Row("1 KB, 64 callers", Figure.REQUESTS, _RATIO, least=28, reference="portkey"),
+    Row("1 KB, 64 callers, no head twice", Figure.REQUESTS, _RATIO),
+    Row("1 KB, 64 callers, no head twice", Figure.CPU_PER_REQUEST, _RATIO),
     Row("1 KB, 256 callers", Figure.REQUESTS, _RATIO, least=0.40),
     Row("100 KB bodies, 64 callers", Figure.REQUESTS, _RATIO, least=0.5),
     Row("5 MB bodies, 8 callers", Figure.REQUESTS, _RATIO, least=0.4),

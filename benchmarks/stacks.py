@@ -12,18 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from benchmarks.processes import GATEWAY_CORE, BenchmarkError, Child, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request of a scenario: ``script`` tells the upstream what to do, ``size`` is the body's."""
+    """A request of a scenario: ``script`` tells the upstream what to do, ``size`` is the body's.
+
+    Where ``numbered``, no two heads are the same; otherwise all of a caller's are.
+    """
 
     script: str
     size: int
     streamed: bool = False
+    numbered: bool = False
 
     def body(self) -> bytes:
         """A chat completion request of exactly ``size`` bytes."""
@@ -64,6 +68,10 @@ class Stack(ABC):
     def start(self, scripts: Sequence[str]) -> None:
         """Starts it so that every script can be reached; ``port`` is known afterwards."""
 
+    def fresh(self) -> Self:
+        """The same once more, not started."""
+        return type(self)(self.upstream_port)
+
     @abstractmethod
     def version(self) -> str:
         """What was measured."""
@@ -86,6 +94,7 @@ class Stack(ABC):
             "Accept: */*",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
+            *(["X-Request-Id: 0000000000000000"] if ask.numbered else []),
             *self.headers(ask),
         )
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

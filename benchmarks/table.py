@@ -9,6 +9,7 @@ from rich.table import Table
 
 from benchmarks.results import Line, Measurement, Report, lines
 from benchmarks.scenarios import Comparison
+from benchmarks.sinks import BATCH
 
 ENOUGH_SPARE = 0.3
 IDLE = 0.5
@@ -60,6 +61,11 @@ def remarks(report: Report) -> Iterator[str]:
         yield (
             f"After the load had ended, relay worked on for up to {max(known):.0f} µs of CPU per "
             f"request to deliver usage records; {report.lost_records} records were lost."
+        )
+    if report.sink_us_per_record is not None:
+        yield (
+            f"Usage records went to the sink `{report.sink}`, which by itself takes "
+            f"{report.sink_us_per_record:.1f} µs of CPU per request, in batches of {BATCH}."
         )
     tight = sorted({m.scenario for m in report.measurements if _is_tight(m)})
     if tight:

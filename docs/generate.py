@@ -5,7 +5,11 @@ Run it with ``tox run -e docs``, where the plugins of this repository are instal
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import inspect
+import itertools
+import json
 import re
 import sys
 import tomllib
@@ -16,17 +20,30 @@ from typing import Any, cast
 import typer.main
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from relay_gateway import errors, plugin
 from relay_gateway.cli.main import app as command_line
 from relay_gateway.control import create_control_app
 from relay_gateway.control.services import ControlServices
+from relay_gateway.observe.bounded import NONE, OTHER
+from relay_gateway.observe.families import FAMILIES
+from relay_gateway.observe.requests import MAX_COMBINATIONS
 from relay_gateway.plugin import PluginContext, hookspecs
 from relay_gateway.registry import Plugins, Registry
 from relay_gateway.settings import PLUGIN_SECTIONS, LoginUser, Settings, environment_names
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
+NEEDED = {
+    "secret_backends": {
+        "onepassword": {"url": "http://127.0.0.1:8080"},
+        "vault": {"address": "http://127.0.0.1:8200"},
+    },
+    "usage_sinks": {"s3": {"bucket": "usage"}},
+    "payload_loggers": {"s3": {"bucket": "payloads"}},
+}
+"""Sections of the plugins that are there only with one; what is in them is in no page."""
 NOTICE = "<!-- Written by docs/generate.py from the code; edit that instead. -->\n"
 
 
@@ -47,7 +64,7 @@ def settings_page() -> Iterator[str]:
         shown = "in the data directory" if computed else _default(field.default)
         yield f"| `{variable}` | `{name}` | {shown} | {field.description} |"
     yield "\n## Tables\n\nOnly in `relay.toml`.\n\n| key | default | meaning |\n|---|---|---|"
-    for table in ("plugins", "usage_logging"):
+    for table in ("plugins", "usage_logging", "guarding", "spool"):
         model = Settings.model_fields[table].annotation
         assert isinstance(model, type)  # noqa: S101 - for the type checker
         assert issubclass(model, BaseModel)  # noqa: S101
@@ -125,6 +142,7 @@ def _hooks() -> dict[str, Callable[[], object]]:
 
 def _class(name: str, documented: type) -> Iterator[str]:
     yield f"### `{name}`\n\n{_text(documented.__doc__)}\n"
+    yield from _attributes(documented)
     for member, value in vars(documented).items():
         function = inspect.unwrap(value) if inspect.isfunction(value) else None
         if function is None or member.startswith("_") or not function.__doc__:
@@ -132,6 +150,17 @@ def _class(name: str, documented: type) -> Iterator[str]:
         prefix = "async " if inspect.iscoroutinefunction(function) else ""
         yield f"* `{prefix}{member}{_signature(function)}`\n"
         yield _indented(_text(function.__doc__)) + "\n"
+
+
+def _attributes(documented: type) -> Iterator[str]:
+    """Attributes with a text of their own, which stands below them in the source."""
+    (body,) = ast.parse(inspect.getsource(documented)).body
+    assert isinstance(body, ast.ClassDef)  # noqa: S101 - for the type checker
+    for before, after in itertools.pairwise(body.body):
+        text = after.value if isinstance(after, ast.Expr) else None
+        if isinstance(before, ast.AnnAssign) and isinstance(text, ast.Constant):
+            yield f"* `{ast.unparse(before)}`\n"
+            yield _indented(_text(str(text.value))) + "\n"
 
 
 def _signature(function: Callable[..., object]) -> str:
@@ -186,17 +215,22 @@ def endpoints_page() -> Iterator[str]:
     yield (
         "## Inference plane\n\nAuthenticated by a relay key, in `X-Relay-API-Key`, `Authorization: "
         "Bearer`, `x-api-key` or `x-goog-api-key`. Every path is also there below the `pathPrefix` "
-        "of a host. `GET /v1/models` and `GET /v1/models/{id}` list what the key may use; `GET "
-        "/healthz` and `GET /readyz` are public.\n\n| endpoint | wire format | streams |\n"
-        "|---|---|---|"
+        "of a host. `GET /v1/models` and `GET /v1/models/{id}` list what the key may use, in the "
+        "words of the API that the caller's headers belong to; "
+        f"{_own_listings(plugins)}"
+        "`GET /healthz` and `GET /readyz` are public.\n\n"
+        "| endpoint | wire format | body | streams |\n|---|---|---|---|"
     )
     for wire_format in plugins.wire_formats.values():
         for endpoint in wire_format.endpoints:
             streams = "yes" if endpoint.streams else "no"
-            yield f"| `{endpoint.method} {endpoint.path}` | `{wire_format.name}` | {streams} |"
+            body = {"json": "JSON", "form": "form", "either": "JSON or form"}[endpoint.body]
+            name = wire_format.name
+            yield f"| `{endpoint.method} {endpoint.path}` | `{name}` | {body} | {streams} |"
     yield (
         "\n## Control plane\n\nAuthenticated by `Authorization: Bearer ADMIN_TOKEN` or the "
-        "cookie of a session, except `/version`, `/auth/login`, `/healthz` and `/readyz`. `GET "
+        "cookie of a session, except `/version`, `/auth/login`, `/healthz` and `/readyz`, and "
+        "`/metrics` where the settings make it public. `GET "
         "/openapi.json` has the bodies.\n\n"
         "| endpoint | what it does |\n|---|---|"
     )
@@ -204,6 +238,110 @@ def endpoints_page() -> Iterator[str]:
         if isinstance(route, APIRoute):
             methods = ", ".join(sorted(route.methods or ()))
             yield f"| `{methods} {route.path}` | {route.summary} |"
+
+
+def _own_listings(plugins: Plugins) -> str:
+    """Where dialects list models besides the common place."""
+    paths = sorted(dialect.models_path for dialect in plugins.dialects.values())
+    return "".join(
+        f"`GET {path}` and `GET {path}/{{id}}` do so in theirs; " for path in paths if path
+    )
+
+
+def control_api() -> Iterator[str]:
+    """The operations of the control plane, from the OpenAPI document."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # run as a script, only this directory is there
+    from docs.control_api import control_api_page
+
+    yield "# Control plane API\n"
+    yield NOTICE
+    routes = create_control_app(_services(_configured(_own_plugins()))).routes
+    (route,) = (route for route in routes if getattr(route, "path", "") == "/openapi.json")
+    assert isinstance(route, APIRoute)  # noqa: S101 - for the type checker
+    answer: Response = asyncio.run(cast("Any", route.endpoint()))
+    yield from control_api_page(json.loads(bytes(answer.body)))
+
+
+def metrics_page() -> Iterator[str]:
+    """Every metric of ``GET /metrics``."""
+    yield "# Metrics\n"
+    yield NOTICE
+    yield (
+        "`GET /metrics` of the control plane, in the text format of Prometheus; see [Watch it with "
+        "Prometheus](../how-to/watch-with-prometheus.md).\n\n"
+        "Labels are slugs of the catalog and words of the program, never text of callers: a model "
+        f"or host that is in no catalog is `{OTHER}`, and `{NONE}` is what a request did not get "
+        "to. A slug is that of the moment when it was first seen. A process tells "
+        f"{MAX_COMBINATIONS} combinations of endpoint, model, host and outcome apart and counts "
+        f"further ones as `{OTHER}`.\n\n"
+        "With several workers, one scrape has the metrics of all processes: series without the "
+        "label `process` are sums.\n\n"
+        "| metric | type | labels | meaning |\n|---|---|---|---|"
+    )
+    for family in FAMILIES.values():
+        labels = ", ".join(f"`{label}`" for label in family.exposed_labels)
+        yield f"| `{family.name}` | {family.kind} | {labels} | {family.help} |"
+    yield "\n## Buckets\n\nUpper bounds in seconds.\n\n| histogram | buckets |\n|---|---|"
+    for family in FAMILIES.values():
+        if family.bounds_ms:
+            bounds = ", ".join(f"{bound / 1000:g}" for bound in family.bounds_ms)
+            yield f"| `{family.name}` | {bounds} |"
+
+
+def translation() -> Iterator[str]:
+    """What becomes of each field between wire formats."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # run as a script, only this directory is there
+    from docs.translation import translation_page
+
+    yield "# Translation\n"
+    yield NOTICE
+    yield from translation_page(_configured(_own_plugins()).wire_formats.values())
+
+
+def hosts() -> Iterator[str]:
+    """The hosts that a new catalog begins with."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # run as a script, only this directory is there
+    from docs.hosts import hosts_page
+
+    yield "# Seeded hosts\n"
+    yield NOTICE
+    yield from hosts_page(_own_plugins().seeds)
+
+
+def conformance() -> Iterator[str]:
+    """The test kit for plugins."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # run as a script, only this directory is there
+    from docs.conformance import conformance_page
+
+    yield "# Conformance suites\n"
+    yield NOTICE
+    yield from conformance_page(_text)
+
+
+def plugin_routes() -> Iterator[str]:
+    """Which plugins a request goes through."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # run as a script, only this directory is there
+    from docs.plugin_routes import plugin_routes_page
+
+    yield "# Plugins by route\n"
+    yield NOTICE
+    yield from plugin_routes_page(_configured(_own_plugins()).endpoints)
+
+
+def known_plugins() -> Iterator[str]:
+    """All plugins there are."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # run as a script, only this directory is there
+    from docs.known_plugins import known_plugins_page
+
+    yield "# Known plugins\n"
+    yield NOTICE
+    yield from known_plugins_page(ROOT.glob("plugins/*/pyproject.toml"))
 
 
 def _own_plugins() -> Registry:
@@ -215,7 +353,7 @@ def _own_plugins() -> Registry:
 def _configured(registry: Registry) -> Plugins:
     settings = Settings()
     return registry.configure(
-        {}, lambda name: PluginContext(name, settings.data_dir, settings.database_url)
+        NEEDED, lambda name: PluginContext(name, settings.data_dir, settings.database_url)
     )
 
 
@@ -227,6 +365,10 @@ def _services(plugins: Plugins) -> ControlServices:
         sessions=never,
         settings=never,
         audit=never,
+        relay_key_uses=never,
+        login_failures=never,
+        master_keys=never,
+        spending=never,
         secret_backends=plugins.secret_backends,
         providers=plugins.providers,
         usage_reader=None,
@@ -234,10 +376,17 @@ def _services(plugins: Plugins) -> ControlServices:
         refresh=never,
         reload=never,
         readiness=never,
-        host_key_status=never,
+        host_key_statuses=never,
         reset_host_key=never,
+        host_statuses=never,
+        reset_host=never,
         admin_token=None,
         version="",
+        metrics=never,
+        live=never,
+        endpoints=(),
+        explainer=never,
+        prober=never,
     )
 
 
@@ -250,11 +399,18 @@ def _text(docstring: str | None) -> str:
 
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "command-line.md": command_line_page,
+    "conformance.md": conformance,
+    "control-api.md": control_api,
     "endpoints.md": endpoints_page,
     "exceptions.md": exceptions_page,
+    "hosts.md": hosts,
+    "known-plugins.md": known_plugins,
+    "metrics.md": metrics_page,
     "plugin-api.md": plugin_api_page,
+    "plugin-routes.md": plugin_routes,
     "plugin-sections.md": plugin_sections_page,
     "settings.md": settings_page,
+    "translation.md": translation,
 }
 
 

@@ -18,12 +18,19 @@
     │   ├── EntityNotFoundError
     │   ├── SlugTakenError
     │   ├── EntityReferencedError     who still points at it
+    │   ├── RedirectedKeysError       credentials would be sent elsewhere, and nobody confirmed it
     │   ├── VersionConflictError      somebody else wrote first
+    │   ├── BatchRefusedError         a write of several entities: what is wrong with which
+    │   ├── MasterKeyError            sealed with a master key that does not belong here
+    │   ├── ManagedByFileError        files declare it, so it is not changed beside them
     │   └── KeyReusedError            an idempotency key came with another request before
     ├── StorageUnavailableError       the database cannot be asked right now
+    ├── StateUnavailableError         the state store of limits cannot be asked right now
+    │   └── StateBusyError            it is there, and somebody else has it for a moment
     ├── RequestRefusedError           an inference request ends here; status, code, message
     └── UpstreamError                 the exchange with an upstream failed
         ├── UpstreamConnectError      refused, unreachable, name not found, address denied
+        │   └── EgressProxyError      the egress proxy of the host did not open a tunnel
         ├── UpstreamTlsError
         ├── UpstreamTimeoutError      connect, first byte, idle or total
         ├── UpstreamProtocolError     what came back is not HTTP as it should be
@@ -35,8 +42,14 @@ No message ever contains a credential; what a message may quote is the catalog's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+MANY = 5
+"""So many of several errors are quoted in the message of one."""
+FAULTS = (Exception, SystemExit)
+"""What code of a plugin may raise; let through, ``sys.exit()`` would stop the event loop and with
+it everything else."""
 
 
 class RelayError(Exception):
@@ -166,6 +179,20 @@ class EntityReferencedError(CatalogError):
         self.referrers = tuple(referrers)
 
 
+class RedirectedKeysError(CatalogError):
+    """The write would send the credentials of ``keys`` to another place, and is not confirmed."""
+
+    def __init__(
+        self, kind: str, ref: str, fields: Sequence[str], keys: Sequence[Referrer]
+    ) -> None:
+        names = ", ".join(key.slug for key in keys)
+        super().__init__(
+            f"the change of {', '.join(fields)} of {kind} {ref!r} would send the credentials of "
+            f"these host keys to another place: {names}; confirm it where that is wanted"
+        )
+        self.keys = tuple(keys)
+
+
 class VersionConflictError(CatalogError):
     """The caller's version is not the current one: somebody else wrote first."""
 
@@ -173,6 +200,31 @@ class VersionConflictError(CatalogError):
         super().__init__(f"{kind} {ref!r} is at version {current}, the write expected {expected}")
         self.expected = expected
         self.current = current
+
+
+class BatchRefusedError(CatalogError):
+    """A write of several entities, of which nothing was done. ``refusals`` has what is wrong with
+    each offending one, by id."""
+
+    def __init__(self, refusals: Mapping[str, CatalogError]) -> None:
+        shown = [f"{entity_id}: {refusal}" for entity_id, refusal in refusals.items()][:MANY]
+        more = [f"and {len(refusals) - MANY} more"] if len(refusals) > MANY else []
+        super().__init__("; ".join([*shown, *more]))
+        self.refusals = dict(refusals)
+
+
+class MasterKeyError(CatalogError):
+    """A value is sealed with a master key that does not belong to this database, or no longer."""
+
+
+class ManagedByFileError(CatalogError):
+    """Files declare this entity: the next ``apply`` would undo what is changed beside them."""
+
+    def __init__(self, kind: str, slug: str) -> None:
+        super().__init__(
+            f"{kind} {slug!r} is managed by files, which would undo this when they are applied "
+            "again; change the file, or add force=true"
+        )
 
 
 class KeyReusedError(CatalogError):
@@ -188,6 +240,15 @@ class KeyReusedError(CatalogError):
 class StorageUnavailableError(RelayError):
     """The database cannot be asked right now; answered as 503 with ``Retry-After``, never as
     401."""
+
+
+class StateUnavailableError(RelayError):
+    """The state store of limits cannot be asked right now."""
+
+
+class StateBusyError(StateUnavailableError):
+    """The state store is there, and somebody else has it to himself for the moment: ask again
+    shortly. To count without it would count wrongly."""
 
 
 class RequestRefusedError(RelayError):
@@ -233,6 +294,19 @@ class UpstreamConnectError(UpstreamError):
     """Refused, unreachable, name not found, or an address the gateway does not dial."""
 
     reason = "upstream_unreachable"
+
+
+class EgressProxyError(UpstreamConnectError):
+    """The egress proxy of the host did not open a tunnel, or its credential cannot be had.
+
+    ``status`` is the proxy's answer, 407 when it refused the credential, 0 when there was none.
+    """
+
+    reason = "egress_proxy"
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message, sent=False)
+        self.status = status
 
 
 class UpstreamTlsError(UpstreamError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import socket
 import time
 import unicodedata
 from uuid import UUID
@@ -30,14 +31,15 @@ SLUG_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """A DNS-1123 label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit."""
 
 
-def new_id() -> str:
-    """A UUIDv7 (RFC 9562 §5.7) in its usual text form.
+def new_id(nanoseconds: int | None = None) -> str:
+    """A UUIDv7 (RFC 9562 §5.7) in its usual text form, of now: ``nanoseconds`` since the epoch if
+    the clock has just been read.
 
     Ids of one process increase strictly, also when the clock stands still or steps back: the 12
     bits of ``rand_a`` count within a millisecond and borrow from the next one when they run out.
     """
     global _last_sequence
-    millisecond = time.time_ns() // 1_000_000
+    millisecond = (time.time_ns() if nanoseconds is None else nanoseconds) // 1_000_000
     if millisecond > _last_millisecond:
         _enter(millisecond, _bits(8))
     else:
@@ -53,6 +55,11 @@ def _enter(millisecond: int, sequence: int) -> None:
     _last_millisecond, _last_sequence = millisecond, sequence
     text = f"{millisecond:012x}"
     _beginning = f"{text[:8]}-{text[8:]}-7"
+
+
+def instance_name() -> str:
+    """What usage records call this process: the machine's name and the process's number."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def is_id(text: str) -> bool:

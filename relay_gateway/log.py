@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from relay_gateway.redaction import LIVE
 from relay_gateway.secret import MASK, Secret
 
 ROOT = "relay_gateway"
@@ -29,6 +30,7 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\
 _CREDENTIALS = (
     (re.compile(r"(sk-relay-[0-9A-Za-z]{7})[0-9A-Za-z]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)(bearer )[^\s\"',]+"), rf"\1{MASK}"),
+    (re.compile(r"(\bBasic )[A-Za-z0-9+/]{16,}=*"), rf"\1{MASK}"),
     (re.compile(r"(://[^/?#@:\s]{0,256}):[^/?#@\s]{1,512}@"), rf"\1:{MASK}@"),
 )
 _COLOURS = {"WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[1;31m"}
@@ -46,7 +48,8 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 class Redactor:
-    """Replaces credentials in text: those it was told, and those that can be told by their form."""
+    """Replaces credentials in text: those it was told, those that are alive in this process, and
+    those that can be told by their form."""
 
     def __init__(self, secrets: tuple[Secret, ...] = ()) -> None:
         self._values = tuple(value for secret in secrets if len(value := secret.reveal()) >= 8)
@@ -54,6 +57,7 @@ class Redactor:
     def __call__(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, MASK)
+        text = LIVE.scrub(text, MASK)
         for pattern, replacement in _CREDENTIALS:
             text = pattern.sub(replacement, text)
         return text

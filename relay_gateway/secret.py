@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
-from typing import Any, NoReturn
+import os
+from typing import Any, Final, NoReturn
 
 MASK = "<secret>"
+_FINGERPRINT_KEY: Final = os.urandom(32)
 
 
 class Secret:
@@ -16,7 +19,7 @@ class Secret:
     :meth:`matches`.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("__weakref__", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -29,6 +32,13 @@ class Secret:
         """Whether ``candidate`` is this secret, in time that does not depend on where they
         differ."""
         return hmac.compare_digest(self._value.encode(), candidate.encode())
+
+    def fingerprint(self) -> bytes:
+        """What tells this value from another one, in this process and its children only.
+
+        It is made with a key that nobody else has, so nothing can be tried out against it.
+        """
+        return hashlib.blake2b(self._value.encode(), digest_size=16, key=_FINGERPRINT_KEY).digest()
 
     def __bool__(self) -> bool:
         return bool(self._value)
@@ -48,3 +58,9 @@ class Secret:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("a Secret cannot be pickled or copied")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret cannot be pickled or copied")
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a Secret does not give out its state")

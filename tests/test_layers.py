@@ -18,6 +18,12 @@ VENDORS = re.compile(
     r"openai|anthropic|gemini|mistral|deepseek|claude|\bgpt-|boto3|hvac", re.IGNORECASE
 )
 PUBLIC = ("relay_gateway.plugin", "relay_gateway.errors")
+WITH_THE_CORE = {
+    "test_state_redis_cancels.py",
+    "test_state_redis_gateway.py",
+    "test_state_redis_outages.py",
+}
+"""What the limiter of the core does with a store that is slow or away: tests of both together."""
 
 
 def sources(directory: Path) -> list[Path]:
@@ -76,6 +82,20 @@ def test_a_plugin_imports_only_the_public_api(plugin: Path) -> None:
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.name)
+def test_the_tests_of_a_plugin_import_only_the_public_api_and_the_test_kit(plugin: Path) -> None:
+    kit = ("relay_gateway.testing", "relay_gateway.secret")
+    fenced = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in sources(plugin / "tests")
+        if path.name not in WITH_THE_CORE
+        for module in imports(path)
+        if module.partition(".")[0] == "relay_gateway" and not is_public(module)
+        if not any(f"{module}.".startswith(f"{one}.") for one in kit)
+    }
+    assert fenced == set()
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.name)
 def test_a_plugin_is_a_whole_distribution(plugin: Path) -> None:
     table = project(plugin)
     assert table["name"] == f"relay-gateway-{plugin.name}"
@@ -93,7 +113,7 @@ def test_requirements_install_the_core_and_every_plugin() -> None:
 def test_the_core_has_few_dependencies() -> None:
     dependencies = project(ROOT)["dependencies"]
     assert isinstance(dependencies, list)
-    assert len(dependencies) <= 16
+    assert len(dependencies) <= 17
 
 
 def test_constraints_pin_with_hashes_and_name_no_server() -> None:

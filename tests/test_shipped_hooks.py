@@ -11,7 +11,7 @@ from relay_gateway.plugin import hookspecs
 from relay_gateway.registry import PluginKind
 
 ROOT = Path(__file__).parent.parent
-RESERVED = {"relay_register_payload_loggers", "relay_register_state_stores"}
+RESERVED: set[str] = set()
 """Declared for plugins to come; whoever ships the first one takes its hook out of here."""
 
 

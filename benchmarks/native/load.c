@@ -3,7 +3,8 @@
    load PORT REQUEST-FILE [connections=N] [warmup=SECONDS] [seconds=SECONDS] [requests=N] [hold=1]
         [bytes=N] [events=N] [spread=SECONDS]
 
-   The file holds the whole request, head and body. An answer counts when its status is 200, its
+   The file holds the whole request, head and body. The digits of an X-Request-Id in it count up, so
+   that no two heads are the same. An answer counts when its status is 200, its
    framing is complete, and it has exactly `bytes` bytes or at least `events` events, where given.
    It prints "measuring" after the warm-up and a JSON object at the end, which comes after
    `seconds` or, where given, after `requests` answers. The connections are opened within `spread`,
@@ -23,7 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ = 256 * 1024, HEAD = 16 * 1024, BATCH = 512, OPENING = 64, REPORTED = 5 };
+enum { READ = 256 * 1024, HEAD = 16 * 1024, BATCH = 512, OPENING = 64, REPORTED = 5, DIGITS = 16 };
 enum framing { LENGTH, CHUNKED };
 enum chunk_state { SIZE, DATA, AFTER_DATA, TRAILER };
 
@@ -121,8 +122,29 @@ static void send_rest(struct caller *caller)
     watch(caller, caller->sent < request_length);
 }
 
+/* Requests that are the same but for one number: its digits, or none. */
+static char *number;
+static unsigned long long next_number;
+
+static void find_number(void)
+{
+    static const char name[] = "X-Request-Id: ";
+    char *found = memmem(request, request_length, name, sizeof name - 1);
+    number = found == NULL ? NULL : found + sizeof name - 1;
+}
+
+static void count_up(void)
+{
+    char digits[DIGITS + 1];
+    snprintf(digits, sizeof digits, "%0*llu", DIGITS, next_number++);
+    memcpy(number, digits, DIGITS);
+}
+
 static void send_request(struct caller *caller)
 {
+    if (number != NULL) {
+        count_up();
+    }
     caller->sent = caller->head_length = 0;
     caller->in_body = false;
     caller->body = caller->events = 0;
@@ -401,6 +423,7 @@ int main(int count, char **arguments)
     }
     wanted.port = atoi(arguments[1]);
     read_request(arguments[2]);
+    find_number();
     for (int i = 3; i < count; i++) {
         read_option(arguments[i]);
     }

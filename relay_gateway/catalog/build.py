@@ -8,30 +8,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-import msgspec
-
 from relay_gateway.catalog import specs
 from relay_gateway.catalog.compile import (
-    UNREADABLE,
     compile_host,
     compile_host_key,
     compile_model,
     compile_policy,
     compile_pricing,
-    compile_relay_key,
-    digests_of,
     granted_model,
-    quarantine,
     seal_binding,
 )
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.catalog.garbage import uncollected
 from relay_gateway.catalog.grants import GrantCompiler, GrantedModel
+from relay_gateway.catalog.intake import Intake, KeyChange
+from relay_gateway.catalog.limit_rules import RateLimit, compile_rate_limit
 from relay_gateway.catalog.sections import DEFAULTS, RuntimeSettings, read_runtime_settings
 from relay_gateway.catalog.snapshot import (
     Host,
@@ -47,14 +42,12 @@ from relay_gateway.catalog.tables import Patch, Table, advance
 from relay_gateway.plugin.providers import UpstreamProvider
 from relay_gateway.plugin.secrets import SecretBackend
 
-__all__ = ["SavedRows", "SnapshotBuilder", "build_snapshot", "seal_binding"]
+__all__ = ["Intake", "SavedRows", "SnapshotBuilder", "build_snapshot", "seal_binding"]
 
 StoredSettings = Mapping[str, Mapping[str, Any]]
-MANY = 1000
-"""So many changed rows are worth keeping the garbage collector away."""
-_RELAY_KEY = "relay key"
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(EntityRow).decode
+
+OF_PLUGINS = frozenset({"host", "host key"})
+"""Kinds whose rows mean something else when other plugins are installed."""
 
 
 def build_snapshot(
@@ -87,6 +80,7 @@ class _State:
     hosts: Table[Host] = field(default_factory=Table)
     pricings: Table[Pricing] = field(default_factory=Table)
     models: Table[Model] = field(default_factory=Table)
+    rate_limits: Table[RateLimit] = field(default_factory=Table)
     policies: Table[Policy] = field(default_factory=Table)
     host_keys: Table[HostKey] = field(default_factory=Table)
     granted: Mapping[str, GrantedModel] = field(default_factory=dict)
@@ -101,7 +95,8 @@ class SnapshotBuilder:
     """Builds snapshot after snapshot, each from the one before it and what has changed since.
 
     Objects of entities that did not change are the same objects in the next snapshot. A build that
-    fails leaves everything as it was. May be called from any thread, one build at a time.
+    fails leaves everything as it was. May be called from any thread, one build at a time, from
+    :meth:`intake` to :meth:`apply`.
     """
 
     def __init__(
@@ -111,6 +106,8 @@ class SnapshotBuilder:
         self._backends = backends
         self._state = _State()
         self._stored: dict[str, bytes] = {}
+        self._plugins = 0
+        self._built_with = 0
         self._lock = Lock()
 
     @property
@@ -118,26 +115,51 @@ class SnapshotBuilder:
         """The revision of the last build."""
         return self._state.snapshot.revision
 
+    def intake(self) -> Intake:
+        """Where the rows of the next build go."""
+        changed = self._plugins != self._built_with
+        return Intake(self._stored, self._plugins, OF_PLUGINS if changed else frozenset())
+
+    def plugins_changed(self) -> None:
+        """Has the next build, which must be of all rows, compile anew what depends on plugins."""
+        self._plugins += 1
+
+    def apply(
+        self,
+        revision: int,
+        intake: Intake,
+        settings: StoredSettings,
+        deleted: Collection[str] | None = None,
+    ) -> Snapshot:
+        """The snapshot of the rows of the last one, with those that were taken in and without
+        those ``deleted`` (ids); when that is ``None``, of exactly those that were taken in."""
+        with self._lock, uncollected(stays=intake.is_large):
+            if deleted is None:
+                deleted = [i for i in self._stored if i not in intake.seen]
+            snapshot = self._build(revision, intake, deleted, settings)
+            self._built_with = intake.plugins
+            intake.forget_seen()
+            return snapshot
+
     def load(self, revision: int, rows: Iterable[EntityRow], settings: StoredSettings) -> Snapshot:
         """The snapshot of exactly these ``rows``."""
-        with self._lock, uncollected():
-            encoded = [(row, _encode(row)) for row in rows]
-            gone = self._stored.keys() - {row.id for row, _ in encoded}
-            changed = [item for item in encoded if self._stored.get(item[0].id) != item[1]]
-            return self._build(revision, changed, gone, settings)
+        intake = self.intake()
+        with uncollected(stays=intake.is_large):
+            intake.add(rows)
+            return self.apply(revision, intake, settings)
 
     def change(
         self,
         revision: int,
-        changed: Sequence[EntityRow],
+        changed: Iterable[EntityRow],
         deleted: Collection[str],
         settings: StoredSettings,
     ) -> Snapshot:
         """The snapshot of the rows of the last one, but for those ``changed`` or new and those
         ``deleted`` (ids)."""
-        with self._lock, uncollected() if len(changed) >= MANY else nullcontext():
-            encoded = [(row, _encode(row)) for row in changed]
-            return self._build(revision, encoded, deleted, settings)
+        intake = self.intake()
+        intake.add(changed)
+        return self.apply(revision, intake, settings, deleted)
 
     def saved(self) -> SavedRows:
         """What the last snapshot was built from."""
@@ -145,27 +167,18 @@ class SnapshotBuilder:
             return SavedRows(self.revision, list(self._stored.values()), self._state.settings)
 
     def _build(
-        self,
-        revision: int,
-        changed: Sequence[tuple[EntityRow, bytes]],
-        deleted: Collection[str],
-        settings: StoredSettings,
+        self, revision: int, intake: Intake, deleted: Collection[str], settings: StoredSettings
     ) -> Snapshot:
-        by_kind: defaultdict[str, list[EntityRow]] = defaultdict(list)
-        for row, _ in changed:
-            by_kind[row.kind].append(row)
-        encoded = {row.id: text for row, text in changed}
-        former = [_decode(self._stored[i]) for i in (*encoded, *deleted) if i in self._stored]
-        patch = Patch(by_kind, frozenset(deleted), former)
-        entities = len(self._stored) + len(encoded) - len(former)
-        state = _Step(self._state, patch, self._providers, self._backends).state(
-            revision, entities, settings
-        )
+        patch = intake.patch(deleted)
+        new = sum(i not in self._stored for i in intake.texts)
+        entities = len(self._stored) + new - len(patch.deleted)
+        step = _Step(self._state, patch, intake.keys, self._providers, self._backends)
+        state = step.state(revision, entities, settings)
         # Nothing below can fail: either all of it is the new state, or nothing is.
         self._state = state
-        self._stored.update(encoded)
-        for entity_id in deleted:
-            self._stored.pop(entity_id, None)
+        self._stored.update(intake.texts)
+        for entity_id in patch.deleted:
+            del self._stored[entity_id]
         return state.snapshot
 
 
@@ -176,11 +189,13 @@ class _Step:
         self,
         old: _State,
         patch: Patch,
+        keys: KeyChange,
         providers: Mapping[str, UpstreamProvider],
         backends: Mapping[str, SecretBackend],
     ) -> None:
         self._old = old
         self._patch = patch
+        self._keys = keys
         self._providers = providers
         self._backends = backends
 
@@ -192,16 +207,21 @@ class _Step:
         )
         hosts = advance(
             old.hosts, patch, "host", specs.HostSpec,
-            lambda row, spec: compile_host(row, spec, self._providers),
+            lambda row, spec: compile_host(row, spec, self._providers, self._backends),
         )  # fmt: skip
         pricings = advance(old.pricings, patch, "pricing", specs.PricingSpec, compile_pricing)
         models = self._models(vendors, hosts, pricings)
         granted = self._granted(models)
         slugs = {host.slug: host.id for host in hosts.compiled.values()}
-        policies = self._policies(granted, slugs)
+        rate_limits = advance(
+            old.rate_limits, patch, "rate limit", specs.RateLimitSpec, compile_rate_limit
+        )
+        policies = self._policies(granted, slugs, rate_limits)
         host_keys = self._host_keys(hosts, policies)
         relay_keys, bad_relay_keys = self._relay_keys()
-        tables: Sequence[Table[Any]] = (vendors, hosts, pricings, models, policies, host_keys)
+        tables: Sequence[Table[Any]] = (
+            vendors, hosts, pricings, models, rate_limits, policies, host_keys,
+        )  # fmt: skip
         quarantined = [bad for table in tables for bad in table.problems.values()]
         names, wildcards = self._names(models)
         by_slug, prefixes = self._places(hosts)
@@ -218,11 +238,12 @@ class _Step:
             path_prefixes=prefixes,
             host_keys=host_keys.compiled,
             keys_by_host=self._pools(host_keys),
+            rate_limits=rate_limits.compiled,
             quarantined=(*quarantined, *bad_relay_keys.values()),
             settings=self._settings(settings),
         )
         return _State(
-            vendors, hosts, pricings, models, policies, host_keys, granted, slugs,
+            vendors, hosts, pricings, models, rate_limits, policies, host_keys, granted, slugs,
             relay_keys, bad_relay_keys, settings, snapshot,
         )  # fmt: skip
 
@@ -256,16 +277,25 @@ class _Step:
         return self._old.granted if granted == self._old.granted else granted
 
     def _policies(
-        self, granted: Mapping[str, GrantedModel], slugs: Mapping[str, str]
+        self,
+        granted: Mapping[str, GrantedModel],
+        slugs: Mapping[str, str],
+        rate_limits: Table[RateLimit],
     ) -> Table[Policy]:
         same = granted is self._old.granted and slugs == self._old.slugs
-        if same and not self._patch.touches("policy"):
+        moved = rate_limits.differences(self._old.rate_limits)
+        if same and not moved and not self._patch.touches("policy"):
             return self._old.policies
         compiler = GrantCompiler(granted.values(), slugs)
+
+        def refers(spec: specs.PolicySpec) -> bool:
+            return any(one.rate_limit_id in moved for one in spec.rate_limits)
+
+        stale = refers if moved else None
         return advance(
             self._old.policies, self._patch, "policy", specs.PolicySpec,
-            lambda row, spec: compile_policy(row, spec, compiler),
-            None if same else _every,
+            lambda row, spec: compile_policy(row, spec, compiler, rate_limits.compiled),
+            stale if same else _every,
         )  # fmt: skip
 
     def _host_keys(self, hosts: Table[Host], policies: Table[Policy]) -> Table[HostKey]:
@@ -286,24 +316,17 @@ class _Step:
     def _relay_keys(
         self,
     ) -> tuple[dict[bytes, PresentedKey], Mapping[str, QuarantinedRow]]:
-        """Relay keys depend on nothing but their rows, so that there may be very many."""
-        before = self._old.relay_keys
-        if not self._patch.touches(_RELAY_KEY):
+        before, keys = self._old.relay_keys, self._keys
+        if not (keys.former or keys.presented or keys.bad):
             return before, self._old.bad_relay_keys
         # copy() takes the table as it is, where dict() would hash every key again.
-        presented, bad = before.copy(), dict(self._old.bad_relay_keys)
-        for row in self._patch.former:
-            if row.kind == _RELAY_KEY:
-                bad.pop(row.id, None)
-                for digest in digests_of(row):
-                    if digest in presented and presented[digest].key.id == row.id:
-                        del presented[digest]
-        for row in self._patch.changed[_RELAY_KEY]:
-            try:
-                presented.update(compile_relay_key(row))
-            except UNREADABLE as error:
-                bad[row.id] = quarantine(row, error)
-        return presented, bad
+        presented = before.copy()
+        for digest, key_id in keys.former:
+            if digest in presented and presented[digest].key.id == key_id:
+                del presented[digest]
+        presented.update(keys.presented)
+        bad = {**self._old.bad_relay_keys, **keys.bad}
+        return presented, {i: problem for i, problem in bad.items() if problem is not None}
 
     def _names(
         self, models: Table[Model]

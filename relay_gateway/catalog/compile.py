@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_network
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -12,23 +14,32 @@ from pydantic import ValidationError
 from relay_gateway.catalog import specs
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.catalog.grants import GrantCompiler, GrantedModel
-from relay_gateway.catalog.pricing import compile_rates
+from relay_gateway.catalog.limit_rules import RateLimit, scoped_rules
+from relay_gateway.catalog.pricing import compile_multipliers, compile_plain, compile_rates
 from relay_gateway.catalog.snapshot import (
     Binding,
+    Deprecation,
     Host,
     HostKey,
     Model,
     Policy,
     PresentedKey,
     Pricing,
+    ProxyCredential,
     QuarantinedRow,
     RelayKey,
 )
 from relay_gateway.errors import RelayError
 from relay_gateway.plugin.providers import UpstreamHost, UpstreamProvider, encode_headers
-from relay_gateway.plugin.secrets import RowBinding, SecretBackend
+from relay_gateway.plugin.secrets import RowBinding, SecretBackend, SecretRef
 
 _SERVER_OWNED = ("prefix", "revokedAt")
+SEALED_FIELDS = {"host key": "valueFrom", "host": "proxyCredential"}
+"""The field of each kind that refers to a credential: sealed under this name next to the
+``generation`` that its value is bound to."""
+
+network_of = lru_cache(maxsize=65_536)(ip_network)
+"""What a CIDR means; many keys share a few."""
 
 
 class BadRowError(RelayError):
@@ -39,9 +50,9 @@ UNREADABLE = (BadRowError, ValidationError, ValueError, KeyError, TypeError, Att
 """What a row raises whose content nobody wrote through the control plane."""
 
 
-def seal_binding(row_id: str, generation: int) -> RowBinding:
-    """The place that the credential of a host key is bound to."""
-    return RowBinding("host key", row_id, "spec.valueFrom", generation)
+def seal_binding(row_id: str, generation: int, kind: str = "host key") -> RowBinding:
+    """The place that the credential of a host key, or one of another kind, is bound to."""
+    return RowBinding(kind, row_id, f"spec.{SEALED_FIELDS[kind]}", generation)
 
 
 def quarantine(row: EntityRow, error: Exception) -> QuarantinedRow:
@@ -57,9 +68,12 @@ def quarantine(row: EntityRow, error: Exception) -> QuarantinedRow:
 
 
 def compile_host(
-    row: EntityRow, spec: specs.HostSpec, providers: Mapping[str, UpstreamProvider]
+    row: EntityRow,
+    spec: specs.HostSpec,
+    providers: Mapping[str, UpstreamProvider],
+    backends: Mapping[str, SecretBackend],
 ) -> Host:
-    """A host whose adapter is installed."""
+    """A host whose adapter, and secret backend where it needs one, are installed."""
     provider = providers.get(spec.adapter)
     if provider is None:
         raise BadRowError(f"adapter {spec.adapter!r} is not installed")
@@ -82,8 +96,10 @@ def compile_host(
         timeouts=spec.timeouts,
         tls=spec.tls,
         proxy_url=spec.proxy_url,
+        proxy_credential=_proxy_credential(row, spec, backends),
         max_connections=spec.max_connections,
         path_prefix=spec.path_prefix,
+        proxy_mode=spec.proxy_mode,
     )
 
 
@@ -99,21 +115,39 @@ def compile_host_key(
         raise BadRowError("its host is disabled or could not be loaded")
     if spec.policy_id not in policies:
         raise BadRowError("its policy is disabled or could not be loaded")
-    backend = backends.get(str(spec.value_from.get("kind")))
-    if backend is None:
-        raise BadRowError(f"secret backend {spec.value_from.get('kind')!r} is not installed")
-    stored = (backend.StoredRef or backend.Ref).model_validate(row.sealed["valueFrom"])
+    backend, stored = _sealed(row, spec.value_from, backends)
     return HostKey(
         id=row.id,
         slug=row.slug,
         host_id=spec.host_id,
         policy=policies[spec.policy_id],
-        backend=backend.name,
+        backend=backend,
         stored=stored,
         binding=seal_binding(row.id, row.sealed["generation"]),
         weight=spec.weight,
         priority=spec.priority,
     )
+
+
+def _proxy_credential(
+    row: EntityRow, spec: specs.HostSpec, backends: Mapping[str, SecretBackend]
+) -> ProxyCredential | None:
+    if spec.proxy_url is None or spec.proxy_credential is None:
+        return None
+    backend, stored = _sealed(row, spec.proxy_credential, backends)
+    binding = seal_binding(row.id, row.sealed["generation"], row.kind)
+    return ProxyCredential(row.id, backend, stored, binding)
+
+
+def _sealed(
+    row: EntityRow, shown: Mapping[str, Any], backends: Mapping[str, SecretBackend]
+) -> tuple[str, SecretRef]:
+    """The backend that ``shown`` names, and what it keeps in ``row``."""
+    backend = backends.get(str(shown.get("kind")))
+    if backend is None:
+        raise BadRowError(f"secret backend {shown.get('kind')!r} is not installed")
+    kept = row.sealed[SEALED_FIELDS[row.kind]]
+    return backend.name, (backend.StoredRef or backend.Ref).model_validate(kept)
 
 
 def compile_relay_key(row: EntityRow) -> dict[bytes, PresentedKey]:
@@ -127,8 +161,10 @@ def compile_relay_key(row: EntityRow) -> dict[bytes, PresentedKey]:
         slug=row.slug,
         policy_id=spec.policy_id,
         expires_at=spec.expires_at.timestamp() if spec.expires_at else None,
-        networks=tuple(ip_network(cidr) for cidr in spec.allowed_cidrs),
-        tags=spec.tags,
+        networks=tuple(network_of(cidr) for cidr in spec.allowed_cidrs),
+        tags=_shared(tuple(spec.tags.items())),
+        payload_logging=spec.payload_logging,
+        rate_limit_ids=tuple(spec.rate_limit_ids),
     )
     presented = {
         bytes.fromhex(former["digest"]): PresentedKey(key, _timestamp(former["until"]))
@@ -136,6 +172,11 @@ def compile_relay_key(row: EntityRow) -> dict[bytes, PresentedKey]:
     }
     presented[bytes.fromhex(row.sealed["digest"])] = PresentedKey(key)
     return presented
+
+
+@lru_cache(maxsize=4096)  # keys of one team have the same
+def _shared(tags: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(tags)
 
 
 def digests_of(row: EntityRow) -> Iterator[bytes]:
@@ -150,17 +191,38 @@ def digests_of(row: EntityRow) -> Iterator[bytes]:
 
 def compile_pricing(row: EntityRow, spec: specs.PricingSpec) -> Pricing:
     """A price sheet in integers."""
-    return Pricing(row.id, row.slug, spec.currency, compile_rates(spec.rates))
+    rates = compile_rates(spec.rates)
+    return Pricing(
+        row.id,
+        row.slug,
+        spec.currency,
+        rates,
+        compile_multipliers(spec.multipliers),
+        compile_plain(rates),
+        row.version,
+    )
 
 
-def compile_policy(row: EntityRow, spec: specs.PolicySpec, compiler: GrantCompiler) -> Policy:
+def compile_policy(
+    row: EntityRow,
+    spec: specs.PolicySpec,
+    compiler: GrantCompiler,
+    rate_limits: Mapping[str, RateLimit],
+) -> Policy:
     """A policy with its references resolved."""
     return Policy(
         id=row.id,
         slug=row.slug,
         grants=compiler.compile(spec.models, spec.deny),
+        models=tuple(spec.models),
+        deny=tuple(spec.deny),
         host_key_ids=frozenset(spec.host_key_ids),
         key_selection=spec.key_selection,
+        allow_proxy_mode=spec.allow_proxy_mode,
+        payload_logging=spec.payload_logging,
+        limits=scoped_rules(spec.rate_limits, rate_limits, compiler),
+        max_output_tokens=spec.max_output_tokens,
+        budgets=tuple(spec.budgets),
     )
 
 
@@ -190,6 +252,18 @@ def compile_model(
         created=int(_timestamp(row.created_at)),
         bindings=tuple(sorted(bindings, key=lambda binding: binding.priority)),
         fallbacks=tuple(spec.fallbacks),
+        max_output_tokens=spec.max_output_tokens,
+        deprecation=_deprecation(spec.deprecated),
+    )
+
+
+def _deprecation(spec: specs.Deprecation | None) -> Deprecation | None:
+    if spec is None:
+        return None
+    return Deprecation(
+        since=spec.since.timestamp() if spec.since else None,
+        sunset=spec.sunset.timestamp() if spec.sunset else None,
+        replacement_id=spec.replacement_id,
     )
 
 

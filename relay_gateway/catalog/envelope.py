@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, Field
 
+from relay_gateway.catalog import patterns
 from relay_gateway.ids import is_id, is_slug
 from relay_gateway.plugin.base import CatalogModel
 
@@ -20,14 +21,14 @@ def _check_slug(value: str) -> str:
     return value
 
 
-Slug = Annotated[str, AfterValidator(_check_slug)]
+Slug = Annotated[str, Field(json_schema_extra=patterns.SLUG), AfterValidator(_check_slug)]
 ManagedBy = Literal["api", "catalog", "file"]
 
 
 class MetadataInput(CatalogModel):
     """What a client may say about an entity."""
 
-    display_name: Annotated[str, Field(min_length=1, max_length=200)]
+    display_name: Annotated[str, Field(min_length=1, max_length=200, examples=["Acme"])]
     slug: Slug | None = None
     description: Annotated[str, Field(max_length=2000)] = ""
     labels: Annotated[
@@ -53,10 +54,10 @@ class MetadataUpdate(MetadataInput):
 class Metadata(CatalogModel):
     """What reads show about an entity."""
 
-    id: str
-    slug: str
-    display_name: str
-    description: str
+    id: Annotated[str, Field(json_schema_extra=patterns.ID)]
+    slug: Annotated[str, Field(json_schema_extra=patterns.SLUG)]
+    display_name: Annotated[str, Field(examples=["Acme"])]
+    description: Annotated[str, Field(examples=[""])]
     labels: dict[str, str]
     managed_by: ManagedBy
     version: int

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+MANY = 1000
+"""So many entities are worth keeping the garbage collector away."""
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """What is made inside is not looked through by the garbage collector, now or ever.
+def uncollected(stays: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """What is made inside is not looked through by the garbage collector now and, when ``stays``
+    says so at the end, ever.
 
     It would go through a growing catalog again and again, and hold up every other thread each
-    time. What lives inside may last a second or two; nothing there may leave cycles behind.
+    time. What lives inside may last some seconds; nothing that stays may be part of a cycle.
     """
     if not gc.isenabled():
         yield
@@ -21,5 +25,6 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()
+        if stays():
+            gc.freeze()
         gc.enable()

@@ -8,7 +8,7 @@ their slugs. A deny wins over any grant.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -25,9 +25,11 @@ class GrantedModel:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Compiled grants: for each granted model, the hosts it may be called at."""
+    """Compiled grants: for each granted model, the hosts it may be called at; for each model that
+    a deny took hosts from, which denies took which."""
 
     hosts_by_model: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    denied: Mapping[str, tuple[tuple[str, frozenset[str]], ...]] = field(default_factory=dict)
 
     def hosts(self, model_id: str) -> frozenset[str] | None:
         """The ids of the hosts at which the model may be called; ``None`` when it is not
@@ -38,6 +40,14 @@ class Grants:
         """Whether the model may be called at this host."""
         hosts = self.hosts_by_model.get(model_id)
         return hosts is not None and host_id in hosts
+
+    def deny_of(self, model_id: str, host_id: str | None = None) -> str | None:
+        """The first deny that takes away the model (at this host) from what is granted; ``None``
+        where no grant gives it in the first place."""
+        for reference, hosts in self.denied.get(model_id, ()):
+            if host_id is None or host_id in hosts:
+                return reference
+        return None
 
 
 NOTHING = Grants()
@@ -64,33 +74,56 @@ class GrantCompiler:
             found = self._compiled[key] = self._compile(grants, denies)
         return found
 
+    def reach(self, reference: str, model_id: str) -> frozenset[str]:
+        """The ids of the hosts at which ``reference`` means the model; empty where it does not."""
+        models, host_id = self._meaning(reference)
+        return self._hosts(model_id, host_id) if model_id in models else frozenset()
+
     def _compile(self, grants: Sequence[str], denies: Sequence[str]) -> Grants:
         allowed: defaultdict[str, set[str]] = defaultdict(set)
         for reference in grants:
             for model_id, hosts in self._matches(reference):
                 allowed[model_id] |= hosts
+        denied: defaultdict[str, list[tuple[str, frozenset[str]]]] = defaultdict(list)
         for reference in denies:
             for model_id, hosts in self._matches(reference):
                 if model_id in allowed:
+                    denied[model_id].append((reference, hosts & allowed[model_id]))
                     allowed[model_id] -= hosts
                     if not allowed[model_id]:
                         del allowed[model_id]
-        return Grants({model_id: frozenset(hosts) for model_id, hosts in allowed.items()})
+        return Grants(
+            {model_id: frozenset(hosts) for model_id, hosts in allowed.items()},
+            {
+                model_id: tuple(one for one in taken if one[1] or model_id not in allowed)
+                for model_id, taken in denied.items()
+            },
+        )
 
-    def _matches(self, reference: str) -> Iterable[tuple[str, frozenset[str]]]:
+    def _matches(self, reference: str) -> Iterator[tuple[str, frozenset[str]]]:
         """The models that ``reference`` means, each with the hosts that it means of it."""
+        models, host_id = self._meaning(reference)
+        for model_id in models:
+            hosts = self._hosts(model_id, host_id)
+            if hosts or host_id is None:
+                yield model_id, hosts
+
+    def _meaning(self, reference: str) -> tuple[Collection[str], str | None]:
+        """The models that ``reference`` names, and the host that it names beside them."""
         named = self._named(reference)
         if named is not None:
-            return [(model_id, self._models[model_id].host_ids) for model_id in named]
+            return named, None
         base, at, slug = reference.rpartition("@")
         host_id = self._host_ids.get(slug) if at else None
         if host_id is None:
-            return ()
-        hosts = frozenset({host_id})
-        candidates = (self._named(base) or ()) if base else self._models
-        return [(m, hosts) for m in candidates if host_id in self._models[m].host_ids]
+            return (), None
+        return (self._named(base) or ()) if base else self._models, host_id
 
-    def _named(self, reference: str) -> Iterable[str] | None:
+    def _hosts(self, model_id: str, host_id: str | None) -> frozenset[str]:
+        hosts = self._models[model_id].host_ids
+        return hosts if host_id is None else hosts & {host_id}
+
+    def _named(self, reference: str) -> Collection[str] | None:
         if reference == "*":
             return self._models
         return self._index.get(reference)

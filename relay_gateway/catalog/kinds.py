@@ -133,4 +133,6 @@ def _replaced(value: Any, path: Sequence[str], replace: Callable[[str], str]) ->
     inner = value[name]
     if not path[0].endswith("[]"):
         return {**value, name: _replaced(inner, path[1:], replace)}
+    if not isinstance(inner, list):
+        return value
     return {**value, name: [_replaced(item, path[1:], replace) for item in inner]}

@@ -6,11 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
+import msgspec
+
 from relay_gateway.catalog.grants import NOTHING, Grants
+from relay_gateway.catalog.limit_rules import RateLimit, ScopedRule
 from relay_gateway.catalog.sections import DEFAULTS, RuntimeSettings
-from relay_gateway.catalog.specs import Timeouts, Tls
+from relay_gateway.catalog.specs import Budget, Timeouts, Tls
 from relay_gateway.plugin.providers import UpstreamHost
 from relay_gateway.plugin.secrets import RowBinding, SecretRef
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyCredential:
+    """The user name and password of a host's egress proxy, by reference. ``id`` is the host's."""
+
+    id: str
+    backend: str
+    stored: SecretRef
+    binding: RowBinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +39,27 @@ class Host:
     timeouts: Timeouts
     tls: Tls
     proxy_url: str | None
+    proxy_credential: ProxyCredential | None
     max_connections: int
     path_prefix: str | None
+    proxy_mode: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
     """A price sheet. ``rates`` maps a meter to ``(above_tokens, scaled rate)``, the highest
-    threshold first; see :mod:`relay_gateway.catalog.pricing`."""
+    threshold first, ``multipliers`` a tier to its scaled factor; see
+    :mod:`relay_gateway.catalog.pricing`. ``plain`` says the same in short, where the sheet is a
+    simple one: what a request costs, and by token meter what a token costs and which meters within
+    it have rates of their own. ``version`` is that of the entity."""
 
     id: str
     slug: str
     currency: str
     rates: Mapping[str, tuple[tuple[int, int], ...]]
+    multipliers: Mapping[str, int] = field(default_factory=dict)
+    plain: tuple[int, Mapping[str, tuple[int, tuple[str, ...]]]] | None = None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,16 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Deprecation:
+    """When a model was deprecated and when it ends, in seconds since the epoch, and the id of the
+    model that serves in its place from then on."""
+
+    since: float | None
+    sunset: float | None
+    replacement_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """An enabled model. ``bindings`` are those that can be called, by priority."""
 
@@ -66,17 +97,27 @@ class Model:
     created: int
     bindings: tuple[Binding, ...]
     fallbacks: tuple[str, ...] = ()
+    max_output_tokens: int | None = None
+    deprecation: Deprecation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a relay key may use, or a host key may serve."""
+    """What a relay key may use, or a host key may serve. ``models`` and ``deny`` are the references
+    that ``grants`` was compiled from; ``limits`` are empty for most."""
 
     id: str
     slug: str
     grants: Grants = NOTHING
+    models: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
     host_key_ids: frozenset[str] = frozenset()
     key_selection: str = "prioritized"
+    allow_proxy_mode: bool = True
+    payload_logging: bool = False
+    limits: tuple[ScopedRule, ...] = ()
+    max_output_tokens: int | None = None
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +135,24 @@ class HostKey:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class RelayKey:
+class RelayKey(msgspec.Struct, frozen=True, gc=False):
     """An inbound key. Times are seconds since the epoch; ``policy_id`` may be that of a policy
-    that is disabled, see :meth:`Snapshot.policy_of`."""
+    that is disabled, see :meth:`Snapshot.policy_of`.
+
+    There may be a hundred thousand, so they are made and kept as cheaply as can be.
+    """
 
     id: str
     slug: str
     policy_id: str
     expires_at: float | None
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = {}
+    payload_logging: bool = False
+    rate_limit_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PresentedKey:
+class PresentedKey(msgspec.Struct, frozen=True, gc=False):
     """What a digest stands for: a relay key, and until when (after a rotation with a time of
     grace)."""
 
@@ -146,6 +190,7 @@ class Snapshot:
     path_prefixes: frozenset[str] = frozenset()
     host_keys: Mapping[str, HostKey] = field(default_factory=dict)
     keys_by_host: Mapping[str, tuple[HostKey, ...]] = field(default_factory=dict)
+    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     quarantined: tuple[QuarantinedRow, ...] = ()
     settings: RuntimeSettings = DEFAULTS
 

@@ -6,163 +6,28 @@ to the models of the installed plugins.
 
 from __future__ import annotations
 
-import ipaddress
-from datetime import UTC, datetime
-from decimal import Decimal
-from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
-from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from relay_gateway.ids import is_id, is_slug
-from relay_gateway.plugin.base import CatalogModel
-
-MAX_MODEL_NAME = 256
-
-
-@lru_cache(maxsize=4096)  # a policy is named by each of its relay keys
-def _check_id(value: str) -> str:
-    if not is_id(value):
-        raise ValueError("must be the id (a UUID) of an existing entity")
-    return str(UUID(value))
-
-
-def _check_visible_ascii(value: str) -> str:
-    if not all("!" <= character <= "~" for character in value):
-        raise ValueError("must consist of visible ASCII characters")
-    return value
-
-
-def _check_name(value: str) -> str:
-    if "*" in value:
-        raise ValueError("must not contain '*'; patterns are for aliases")
-    return _check_visible_ascii(value)
-
-
-def _check_alias(value: str) -> str:
-    if "*" in value[:-1] or value == "*":
-        raise ValueError("'*' may only stand at the end of a longer name")
-    return _check_visible_ascii(value)
-
-
-def _check_reference(value: str) -> str:
-    _check_visible_ascii(value)
-    base, at, host = value.rpartition("@")
-    if not at:
-        base = value
-    elif not is_slug(host):
-        raise ValueError("must name a host by its slug after '@'")
-    if "*" in base and value != "*":
-        raise ValueError("'*' stands alone and means every model; other patterns are not supported")
-    if base.startswith("/") or base.endswith("/"):
-        raise ValueError("must have a provider before '/' and a model after it")
-    return value
-
-
-def _check_header_name(value: str) -> str:
-    if value.lower() in GATEWAY_HEADERS:
-        raise ValueError("is set by the gateway itself; a credential belongs into a host key")
-    return value
-
-
-def _check_distinct_headers(value: dict[str, str]) -> dict[str, str]:
-    lowered = [name.lower() for name in value]
-    repeated = sorted({name for name in lowered if lowered.count(name) > 1})
-    if repeated:
-        raise ValueError(f"names differ only in case: {', '.join(repeated)}")
-    return value
-
-
-def _to_utc(value: datetime) -> datetime:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
-
-
-def _check_header_value(value: str) -> str:
-    if not value.isascii() or not value.isprintable() or value != value.strip():
-        raise ValueError("must be printable ASCII without spaces at its ends")
-    return value
-
-
-def _check_http_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be an http:// or https:// address with a host")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not contain a user name or password")
-    if parts.query or parts.fragment:
-        raise ValueError("must not have a query or fragment")
-    if any(character <= " " or character > "~" or character == "\\" for character in value):
-        raise ValueError("must consist of visible ASCII characters without backslashes")
-    try:
-        if parts.port == 0:
-            raise ValueError("port 0 cannot be dialled")
-    except ValueError as error:
-        raise ValueError("must have a port from 1 to 65535") from error
-    return value.rstrip("/")
-
-
-def _check_cidr(value: str) -> str:
-    return str(ipaddress.ip_network(value, strict=False))
-
-
-def _check_path_prefix(value: str) -> str:
-    if not is_slug(value) or value in RESERVED_PREFIXES:
-        raise ValueError("must be a DNS label that no path of the gateway begins with")
-    return value
-
-
-RESERVED_PREFIXES = frozenset({"v1", "v1beta", "healthz", "readyz", "metrics", "ui"})
-GATEWAY_HEADERS = frozenset(
-    {
-        "authorization",
-        "connection",
-        "content-length",
-        "cookie",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+from relay_gateway.catalog import patterns
+from relay_gateway.catalog.values import (
+    Amount,
+    Cidr,
+    EntityId,
+    HeaderName,
+    HeaderValue,
+    HttpUrl,
+    Instant,
+    ModelAlias,
+    ModelName,
+    PathPrefix,
+    ProxyUrl,
+    Reference,
+    Tags,
+    check_distinct_headers,
 )
-"""Headers that a host's static ``headers`` may not set: framing is the gateway's, credentials are
-host keys."""
-EntityId = Annotated[str, AfterValidator(_check_id)]
-ModelName = Annotated[
-    str, Field(min_length=1, max_length=MAX_MODEL_NAME), AfterValidator(_check_name)
-]
-ModelAlias = Annotated[
-    str, Field(min_length=1, max_length=MAX_MODEL_NAME), AfterValidator(_check_alias)
-]
-HttpUrl = Annotated[str, Field(max_length=2048), AfterValidator(_check_http_url)]
-HeaderValue = Annotated[str, Field(max_length=4096), AfterValidator(_check_header_value)]
-HeaderName = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^`|~-]+$", max_length=128),
-    AfterValidator(_check_header_name),
-]
-Instant = Annotated[AwareDatetime, AfterValidator(_to_utc)]
-"""A moment with its offset from UTC, kept in UTC."""
-Cidr = Annotated[str, AfterValidator(_check_cidr)]
-Tags = Annotated[
-    dict[
-        Annotated[str, Field(min_length=1, max_length=64)],
-        Annotated[str, Field(max_length=256)],
-    ],
-    Field(max_length=16),
-]
-Reference = Annotated[str, Field(min_length=1, max_length=600), AfterValidator(_check_reference)]
-"""``provider``, ``provider/model``, ``model``, ``@host``, ``provider@host``,
-``provider/model@host`` or ``*``."""
+from relay_gateway.plugin.base import CatalogModel
 
 
 class Spec(CatalogModel):
@@ -198,22 +63,27 @@ class Tls(CatalogModel):
 
 
 class HostSpec(Spec):
-    """An address that serves models, and how to speak to it."""
+    """An address that serves models, and how to speak to it.
+
+    ``proxy_credential`` is a reference to ``user:password`` for the egress proxy at ``proxy_url``,
+    kept as a host key keeps its ``valueFrom``.
+    """
 
     base_url: HttpUrl
     adapter: Annotated[str, Field(min_length=1, max_length=64)]
     adapter_config: dict[str, Any] = Field(default_factory=dict)
     wire_formats: list[str] = Field(default_factory=list)
     no_auth: bool = False
-    headers: Annotated[dict[HeaderName, HeaderValue], AfterValidator(_check_distinct_headers)] = (
+    headers: Annotated[dict[HeaderName, HeaderValue], AfterValidator(check_distinct_headers)] = (
         Field(default_factory=dict)
     )
     timeouts: Timeouts = Timeouts()
     max_connections: Annotated[int, Field(ge=1, le=65535)] = 512
-    proxy_url: HttpUrl | None = None
+    proxy_url: ProxyUrl | None = None
+    proxy_credential: dict[str, Any] | None = None
     tls: Tls = Tls()
     proxy_mode: bool = True
-    path_prefix: Annotated[str, AfterValidator(_check_path_prefix)] | None = None
+    path_prefix: PathPrefix | None = None
 
 
 class ModelBinding(CatalogModel):
@@ -276,12 +146,21 @@ Scope = Annotated[str, Field(pattern=r"^(relay-key|policy|model|global|tag:[A-Za
 
 
 class LimitRule(CatalogModel):
-    """``amount`` of ``meter`` in ``window_seconds``; the gauge ``concurrency`` has no window."""
+    """``amount`` of ``meter`` in ``window_seconds``; the gauge ``concurrency`` has no window.
+
+    The meter ``cost`` is in billionths of the pricing's currency. A ``shadow`` rule counts and
+    reports, and refuses nothing. ``on_state_loss`` is what to do while the state store cannot be
+    asked: count in each process (``local``), admit (``open``) or refuse (``closed``).
+    """
+
+    model_config = ConfigDict(json_schema_extra=patterns.GAUGE_OR_WINDOW)
 
     meter: Meter
-    amount: Annotated[int, Field(ge=1)]
+    amount: Annotated[int, Field(ge=1, lt=1 << 53)]
     window_seconds: Annotated[int, Field(ge=1, le=31_622_400)] | None = None
     strategy: Strategy = "token-bucket"
+    shadow: bool = False
+    on_state_loss: Literal["local", "open", "closed"] = "local"
 
     @model_validator(mode="before")
     @classmethod
@@ -366,15 +245,25 @@ class Rate(CatalogModel):
 
     meter: PricingMeter
     unit: Literal["perMillion", "perUnit"] = "perMillion"
-    amount: Annotated[Decimal, Field(ge=0, max_digits=24, decimal_places=12)]
+    amount: Amount
     above_tokens: Annotated[int, Field(ge=0)] = 0
 
 
+Tier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+"""A word of an upstream's for how it processes a request, in lower case."""
+
+
 class PricingSpec(Spec):
-    """A price sheet."""
+    """A price sheet.
+
+    ``multipliers`` has the factor by which tokens cost more or less where the upstream says that it
+    processed the request in this tier (``flex``, ``priority``, ``batch``); others cost what the
+    rates say.
+    """
 
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
     rates: Annotated[list[Rate], Field(min_length=1, max_length=256)]
+    multipliers: Annotated[dict[Tier, Amount], Field(max_length=32)] = Field(default_factory=dict)
 
 
 class RelayKeySpec(Spec):

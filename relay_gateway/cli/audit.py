@@ -35,19 +35,22 @@ def verify(
 
     report = asyncio.run(_verify(prepared_of(context).settings))
     if as_json:
-        say_json({"records": report.records, "problem": report.problem})
+        shown = {"records": report.records, "pruned": report.pruned, "problem": report.problem}
+        say_json(shown)
     elif report.problem is None:
-        say(f"the audit log is whole: {report.records} records")
+        pruned = f", after {report.pruned} that were pruned" if report.pruned else ""
+        say(f"the audit log is whole: {report.records} records{pruned}")
     else:
         complain(f"error: {report.problem}")
     raise typer.Exit(0 if report.problem is None else 1)
 
 
 async def _verify(settings: Settings) -> ChainReport:
+    from relay_gateway.server.audit_upkeep import checkpoint_signer
     from relay_gateway.storage import AuditLog, create_engine
 
     engine = create_engine(settings.database_url)
     try:
-        return await AuditLog(engine).verify()
+        return await AuditLog(engine).verify(checkpoint_signer(settings.master_key).accepts)
     finally:
         await engine.dispose()

@@ -69,7 +69,8 @@ def check(context: typer.Context) -> None:
 def _check_plugins(settings: Settings) -> None:
     from relay_gateway.errors import PluginConfigError, PluginUnavailableError
     from relay_gateway.registry import Registry
-    from relay_gateway.server.parts import configure_plugins
+    from relay_gateway.server.guards import select_guards
+    from relay_gateway.server.plugin_instances import configure_plugins
 
     registry = Registry.discover(enabled=settings.plugins.enabled)
     plugins = configure_plugins(settings, registry, os.environ)
@@ -78,3 +79,7 @@ def _check_plugins(settings: Settings) -> None:
             plugins.usage_sink(name)
         except PluginUnavailableError as error:
             raise PluginConfigError(f"relay.toml: [usage_logging] sinks: {error}") from error
+    try:
+        select_guards(settings.guarding.order, plugins)
+    except PluginUnavailableError as error:
+        raise PluginConfigError(f"relay.toml: [guarding] order: {error}") from error

@@ -83,12 +83,13 @@ def _demo_key(settings: Settings) -> Secret:
     import asyncio
     from datetime import UTC, datetime, timedelta
 
-    from relay_gateway.server import open_catalog
+    from relay_gateway.server import RelayKeyOrder, open_catalog
 
     async def create() -> Secret:
         expires_at = datetime.now(UTC) + timedelta(hours=KEY_LIFETIME_HOURS)
         async with open_catalog(settings) as admin:
-            plaintext, _ = await admin.create_relay_key("demo", "default", expires_at)
+            order = RelayKeyOrder(name="demo", expires_at=expires_at)
+            plaintext, _ = await admin.relay_keys.create(order)
             return plaintext
 
     return asyncio.run(create())
@@ -110,6 +111,8 @@ class _Announcement:
         say(f"Relay Gateway {__version__}, demo: answers offline, Ctrl-C ends it")
         say(f"  inference plane  {started.inference_url}/v1")
         say(f"  control plane    {started.control_url or 'off'}")
+        if started.control_url:
+            say(f"  dashboard        {started.control_url}/ui/  (log in with the admin token)")
         say(f"  admin token      {self._prepared.admin_token_file or 'as configured'}")
         say(f"  relay key        {key}  (valid for {KEY_LIFETIME_HOURS} h)")
         for example in self._examples:

@@ -19,7 +19,9 @@ def doctor(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check configuration, database, plugins and host keys; exit code 1 when something is wrong."""
+    """Check configuration, database, plugins, host keys and hosts; exit code 1 when something is
+    wrong. Hosts that requests can be sent to are really asked, for something that costs nothing; a
+    gateway that runs with this configuration is asked which host keys it leaves out right now."""
     import asyncio
 
     from relay_gateway.cli.output import say_json, say_table
@@ -36,6 +38,7 @@ def doctor(
 
 async def _findings(settings: Settings) -> Sequence[Finding]:
     from relay_gateway.server import open_catalog
+    from relay_gateway.server.running import check_running
 
     async with open_catalog(settings) as admin:
-        return await admin.check()
+        return [*await admin.check(), *await check_running(settings)]

@@ -27,8 +27,10 @@ def prepared_of(context: typer.Context) -> Prepared:
     """
     from relay_gateway.security.access import check_access
     from relay_gateway.security.master_key import check_master_keys
+    from relay_gateway.server.hardening import harden_process
     from relay_gateway.settings import prepare_data_dir
 
+    harden_process()
     prepared = prepare_data_dir(settings_of(context))
     check_master_keys(prepared.settings.master_key)
     check_access(prepared.settings)

@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from relay_gateway import __version__
-from relay_gateway.cli import audit, config, demo, doctor, keys, migrate, plugins, serve, users
+from relay_gateway.cli import (
+    apply,
+    audit,
+    catalog,
+    config,
+    demo,
+    doctor,
+    export,
+    keys,
+    master_key,
+    migrate,
+    plugins,
+    serve,
+    usage,
+    users,
+)
 from relay_gateway.errors import ConfigurationError, RelayError
 
 EXIT_FAILED = 1
@@ -26,9 +41,15 @@ app.command()(serve.serve)
 app.command()(demo.demo)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
+app.command()(apply.apply)
+app.command()(export.export)
+app.command()(usage.tail)
+app.add_typer(usage.app, name="usage")
 app.add_typer(keys.app, name="keys")
+app.add_typer(master_key.app, name="master-key")
 app.add_typer(users.app, name="users")
 app.add_typer(audit.app, name="audit")
+app.add_typer(catalog.app, name="catalog")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(config.app, name="config")
 

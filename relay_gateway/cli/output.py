@@ -6,10 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from relay_gateway.log import escape
 
 
@@ -30,6 +26,11 @@ def say_json(value: object) -> None:
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table. Cells are text: nothing in them is markup or obeyed by a terminal."""
+    # The other ways to print, that of the server among them, need none of this.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in columns:
         table.add_column(heading, overflow="fold")

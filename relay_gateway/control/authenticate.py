@@ -8,6 +8,7 @@ from typing import Literal
 from starlette.datastructures import Headers
 
 from relay_gateway.control.problems import RefusedError
+from relay_gateway.control.refused_tokens import RefusedTokens
 from relay_gateway.control.services import ControlServices
 from relay_gateway.control.sessions import Sessions
 from relay_gateway.control.unauthenticated import UnauthenticatedError
@@ -37,20 +38,21 @@ class Authenticator:
     def __init__(self, services: ControlServices, sessions: Sessions) -> None:
         self._admin = AdminToken(services.admin_token) if services.admin_token else None
         self._sessions = sessions
+        self._refused = RefusedTokens(services.audit)
         self._origins = services.access.cors_origins
 
     async def authenticate(self, method: str, headers: Headers) -> Identity:
         """The caller's identity. An ``Authorization`` header decides alone where there is one: no
         browser adds it by itself, as it does a cookie.
 
-        Raises :class:`UnauthenticatedError`; :class:`RefusedError` (403) for what another site may
-        have made a browser send; :class:`StorageUnavailableError` when sessions cannot be looked
-        up.
+        Raises :class:`UnauthenticatedError`; :class:`RefusedError` for what another site may have
+        made a browser send (403) and for a flood of wrong tokens (429);
+        :class:`StorageUnavailableError` when sessions cannot be looked up.
         """
         authorization = headers.get("authorization")
         token = session_token(headers) if authorization is None else None
         if token is None:
-            return self._by_bearer(authorization or "")
+            return await self._by_bearer(authorization or "")
         problem = cookie_problem(method, headers, self._origins)
         if problem is not None:
             raise cross_site(problem)
@@ -58,7 +60,7 @@ class Authenticator:
         expires = session.created_at + ABSOLUTE_SECONDS
         return Identity(session.username, "session", session.token_hash, expires)
 
-    def _by_bearer(self, authorization: str) -> Identity:
+    async def _by_bearer(self, authorization: str) -> Identity:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise UnauthenticatedError(
@@ -70,7 +72,7 @@ class Authenticator:
                 "no admin token is configured here; set RELAY_ADMIN_TOKEN and start again"
             )
         if not self._admin.matches(token.strip()):
-            raise UnauthenticatedError("this is not the admin token")
+            raise await self._refused.refuse()
         return Identity("admin", "admin-token")
 
 

@@ -14,6 +14,8 @@ from relay_gateway.control.problems import RefusedError
 from relay_gateway.errors import FieldProblem
 
 MAX_BODY_BYTES = 1024 * 1024
+_EXACT = 1 << 53
+"""Up to here every whole number is a floating-point number too."""
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _CODES = {"missing": "required", "extra_forbidden": "unknown_field"}
@@ -47,7 +49,7 @@ async def read_object(request: Request, *, optional: bool = False) -> dict[str, 
     for field in _nul_fields(data, ""):
         message = f"{field or 'the body'} contains a NUL character, which cannot be stored"
         raise RefusedError(400, "invalid_json", message)
-    return data
+    return {name: _whole(value) for name, value in data.items()}
 
 
 def validate(
@@ -102,6 +104,16 @@ def _check_media_type(request: Request) -> None:
 
 def _reason(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _whole(value: Any) -> Any:
+    """``value`` with 5 for 5.0: JSON has one kind of number, and some clients always write a
+    point."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
 
 
 def _nul_fields(value: Any, field: str) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 from starlette.responses import JSONResponse, Response
 
 from relay_gateway.catalog.envelope import EntityRow, Metadata, MetadataInput, MetadataUpdate
@@ -12,6 +14,7 @@ from relay_gateway.control.naming import class_name
 from relay_gateway.control.rules import KindRules
 from relay_gateway.plugin import CatalogModel
 
+SHOWN_AT_ONCE = 50
 DRY_RUN_HEADER = "X-Relay-Dry-Run"
 REPLAYED_HEADER = "Idempotent-Replayed"
 
@@ -27,6 +30,12 @@ class ReferrerList(CatalogModel):
     """Who points at an entity."""
 
     items: list[dict[str, str]]
+
+
+class _Form(CatalogModel):
+    """Base of forms, whose validators are made at their first use; of most there is none."""
+
+    model_config = ConfigDict(defer_build=True)
 
 
 class EntityForms:
@@ -47,7 +56,7 @@ class EntityForms:
         self.entity = _model(name, Metadata, rules.documented_output, **status)
         self.page = create_model(
             f"{name}Page",
-            __base__=CatalogModel,
+            __base__=_Form,
             __doc__=f"Part of the list of {rules.kind.plural}; ``nextCursor`` leads to the next.",
             items=(list[self.entity], ...),  # type: ignore[name-defined]  # a model made above
             total=(int, ...),
@@ -56,13 +65,21 @@ class EntityForms:
 
 
 def _model(name: str, metadata: type[BaseModel], spec: type[BaseModel], **more: Any) -> Any:
-    return create_model(
-        name, __base__=CatalogModel, metadata=(metadata, ...), spec=(spec, ...), **more
-    )
+    return create_model(name, __base__=_Form, metadata=(metadata, ...), spec=(spec, ...), **more)
 
 
-def to_json(row: EntityRow, rules: KindRules) -> dict[str, Any]:
-    """An entity as reads show it."""
+async def shown(rows: Sequence[EntityRow], rules: KindRules) -> list[dict[str, Any]]:
+    """Entities as reads show them; many of them let other requests of this process in between."""
+    statuses = await rules.statuses(rows)
+    items = []
+    for number, row in enumerate(rows, start=1):
+        items.append(_to_json(row, rules, statuses.get(row.id)))
+        if number % SHOWN_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return items
+
+
+def _to_json(row: EntityRow, rules: KindRules, status: Mapping[str, Any] | None) -> dict[str, Any]:
     body: dict[str, Any] = {
         "metadata": {
             "id": row.id,
@@ -77,13 +94,12 @@ def to_json(row: EntityRow, rules: KindRules) -> dict[str, Any]:
         },
         "spec": rules.show(row),
     }
-    status = rules.status(row)
     if status is not None:
         body["status"] = dict(status)
     return body
 
 
-def entity_response(
+async def entity_response(
     row: EntityRow,
     rules: KindRules,
     status: int = 200,
@@ -93,7 +109,8 @@ def entity_response(
 ) -> Response:
     """One entity, with its version as ``ETag``."""
     headers = write_headers(row, dry_run=dry_run, replayed=replayed)
-    return JSONResponse(to_json(row, rules), status, headers=headers)
+    (body,) = await shown([row], rules)
+    return JSONResponse(body, status, headers=headers)
 
 
 def write_headers(

@@ -11,6 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relay_gateway import log
 from relay_gateway.control.authenticate import Authenticator, Identity
+from relay_gateway.control.dashboard import is_dashboard, serve_dashboard
+from relay_gateway.control.effect import pending
+from relay_gateway.control.metrics import PATH as METRICS
 from relay_gateway.control.origins import CrossOrigin
 from relay_gateway.control.problems import RefusedError, answer_to, internal_error
 from relay_gateway.control.services import AccessRules
@@ -23,7 +26,8 @@ from relay_gateway.storage.audit import Actor, acting
 PROBES = frozenset({"/healthz", "/readyz"})
 """What load balancers ask, under whatever host name they like."""
 PUBLIC_PATHS = frozenset({"/version", "/auth/login", *PROBES})
-"""All that answers without authentication; whatever is not listed here is closed."""
+"""All that answers without authentication, besides the metrics where the settings make them public;
+whatever is not listed here is closed."""
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -35,7 +39,15 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+_OWN_OF_DASHBOARD = frozenset({"Cache-Control", "Content-Security-Policy"})
+"""Headers that a file of the dashboard has its own of."""
+
 logger = logging.getLogger(__name__)
+
+
+def public_paths(access: AccessRules) -> frozenset[str]:
+    """What answers without authentication."""
+    return PUBLIC_PATHS | {METRICS} if access.metrics_public else PUBLIC_PATHS
 
 
 class Guard:
@@ -50,7 +62,9 @@ class Guard:
         self._authenticator = authenticator
         self._access = access
         self._cross_origin = CrossOrigin(access.cors_origins)
+        self._public = public_paths(access)
         self._request_id = f"{access.header_prefix}Request-Id"
+        self._propagation = f"{access.header_prefix}Propagation"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -64,10 +78,18 @@ class Guard:
         request_id = new_id()
         headers = Headers(scope=scope)
         extra = {**self._cross_origin.answer_headers(headers), self._request_id: request_id}
-        answer = _SecuredAnswer(send, extra)
+        dashboard = is_dashboard(scope["path"])
+        answer = _SecuredAnswer(
+            send, extra, self._propagation, _OWN_OF_DASHBOARD if dashboard else frozenset()
+        )
         actor = Actor("", "none", address=self._address(scope), request_id=request_id)
         logged, acted = log.request_id.set(request_id), acting.set(actor)
+        effect = pending.set(False)
         try:
+            if dashboard:
+                self._check_host(headers.get("host", ""))
+                await serve_dashboard(scope, receive, answer.send)
+                return
             refusal = await self._admit(scope, headers)
             await (refusal or self._app)(scope, receive, answer.send)
         except RelayError as error:
@@ -80,6 +102,7 @@ class Guard:
         finally:
             log.request_id.reset(logged)
             acting.reset(acted)
+            pending.reset(effect)
 
     async def _admit(self, scope: Scope, headers: Headers) -> Response | None:
         """Says who calls; or the answer to a request that needs nobody. Raises for the others."""
@@ -88,7 +111,7 @@ class Guard:
         preflight = self._cross_origin.preflight(scope["method"], headers)
         if preflight is not None:
             return preflight
-        if scope["path"] not in PUBLIC_PATHS:
+        if scope["path"] not in self._public:
             identity = await self._authenticator.authenticate(scope["method"], headers)
             scope.setdefault("state", {})["identity"] = identity
             acting.set(_acting_as(identity, acting.get()))
@@ -123,9 +146,13 @@ class _SecuredAnswer:
     """Passes an answer on with the headers that every answer has, and knows whether it has
     begun."""
 
-    def __init__(self, send: Send, extra: Mapping[str, str]) -> None:
+    def __init__(
+        self, send: Send, extra: Mapping[str, str], propagation: str, own: frozenset[str]
+    ) -> None:
         self._send = send
         self._extra = extra
+        self._own = own
+        self._propagation = propagation
         self.started = False
 
     async def send(self, message: Message) -> None:
@@ -133,5 +160,8 @@ class _SecuredAnswer:
             self.started = True
             headers = MutableHeaders(scope=message)
             for name, value in (*SECURITY_HEADERS.items(), *self._extra.items()):
-                headers[name] = value
+                if name not in self._own or name not in headers:
+                    headers[name] = value
+            if pending.get():
+                headers[self._propagation] = "pending"
         await self._send(message)

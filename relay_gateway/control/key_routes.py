@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -13,20 +14,22 @@ from relay_gateway.catalog.specs import RelayKeySpec
 from relay_gateway.control import relay_keys
 from relay_gateway.control.bodies import read_object, validate
 from relay_gateway.control.crud import (
+    TEXTS,
     ById,
     CreateKeyHeader,
     DryRun,
     EntityRoutes,
+    Force,
     IfMatch,
     check_create_key,
     parse_version,
 )
-from relay_gateway.control.entities import entity_response, to_json, write_headers
+from relay_gateway.control.entities import entity_response, shown, write_headers
 from relay_gateway.control.host_keys import HostKeyRules
 from relay_gateway.control.openapi import Documentation, Operation
 from relay_gateway.control.rules import Prepared
 from relay_gateway.control.services import ControlServices
-from relay_gateway.control.writes import Made, Terms
+from relay_gateway.control.writes import Made, Terms, check_manager
 from relay_gateway.errors import EntityNotFoundError, InvalidEntityError
 from relay_gateway.ids import is_id
 from relay_gateway.plugin import CatalogModel
@@ -49,7 +52,8 @@ class RotateHostKey(CatalogModel):
 
 
 class HostKeyStatus(CatalogModel):
-    """Run-time state of a host key on this instance."""
+    """Run-time state of a host key on this instance: where its credential is from, how old it is,
+    when it is fetched again, what went wrong last; of several processes also each by itself."""
 
     status: dict[str, Any]
 
@@ -68,7 +72,10 @@ class RelayKeyRoutes:
     def add_to(self, app: FastAPI) -> None:
         """Adds the routes to ``app``."""
         issued = _issued_model(self._entities.forms.entity)
-        creating = self._entities.operation("create", "Create a {}", 400, 409, 413, 415, 422)
+        creating = replace(
+            self._entities.operation("create", "Create a {}", 409, 413, 415, 422),
+            description=TEXTS["issue"],
+        )
         app.add_api_route(
             "/relay-keys",
             self._create,
@@ -80,8 +87,11 @@ class RelayKeyRoutes:
                 creating, body=self._entities.forms.documented_create, versioned=201
             ),
         )
-        rotating = self._entities.operation(
-            "rotate", "Give a {} a new plaintext", 400, 404, 412, 413, 415, 422
+        rotating = replace(
+            self._entities.operation(
+                "rotate", "Give a {} a new plaintext", 404, 412, 413, 415, 422
+            ),
+            description=TEXTS["reissue"],
         )
         app.add_api_route(
             "/relay-keys/by-id/{id}/rotate",
@@ -116,8 +126,8 @@ class RelayKeyRoutes:
             await read_object(request), Terms(dry_run=dry_run), key=key, prepare=prepare
         )
         if dry_run or made.replayed:
-            return self._withheld(made, 201, dry_run=dry_run)
-        return self._issued(minted, made.row, 201)
+            return await self._withheld(made, 201, dry_run=dry_run)
+        return await self._issued(minted, made.row, 201)
 
     async def _rotate(
         self,
@@ -139,8 +149,8 @@ class RelayKeyRoutes:
         terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
         row = await self._writer.amend(entity_id, change, terms)
         if dry_run:
-            return self._withheld(Made(row), 200, dry_run=True)
-        return self._issued(minted, row, 200)
+            return await self._withheld(Made(row), 200, dry_run=True)
+        return await self._issued(minted, row, 200)
 
     async def _revoke(
         self, entity_id: ById, *, if_match: IfMatch = None, dry_run: DryRun = False
@@ -150,20 +160,19 @@ class RelayKeyRoutes:
 
         terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
         row = await self._writer.amend(entity_id, change, terms)
-        return entity_response(row, self._entities.rules, dry_run=dry_run)
+        return await entity_response(row, self._entities.rules, dry_run=dry_run)
 
-    def _issued(self, minted: MintedKey, row: EntityRow, status: int) -> Response:
-        body = {
-            "plaintext": minted.plaintext.reveal(),
-            "relayKey": to_json(row, self._entities.rules),
-        }
+    async def _issued(self, minted: MintedKey, row: EntityRow, status: int) -> Response:
+        (shown_key,) = await shown([row], self._entities.rules)
+        body = {"plaintext": minted.plaintext.reveal(), "relayKey": shown_key}
         return JSONResponse(body, status, headers=write_headers(row))
 
-    def _withheld(self, made: Made, status: int, *, dry_run: bool) -> Response:
+    async def _withheld(self, made: Made, status: int, *, dry_run: bool) -> Response:
         """Without the plaintext: it was shown before, or there is none."""
         row = relay_keys.unissued(made.row) if dry_run else made.row
         headers = write_headers(row, dry_run=dry_run, replayed=made.replayed)
-        return JSONResponse({"relayKey": to_json(row, self._entities.rules)}, status, headers)
+        (shown_key,) = await shown([row], self._entities.rules)
+        return JSONResponse({"relayKey": shown_key}, status, headers)
 
 
 class HostKeyRoutes:
@@ -184,7 +193,7 @@ class HostKeyRoutes:
     def add_to(self, app: FastAPI) -> None:
         """Adds the routes to ``app``."""
         rotating = self._entities.operation(
-            "rotate", "Give a {} another value", 400, 404, 412, 413, 415, 422
+            "rotate", "Give a {} another value", 400, 404, 409, 412, 413, 415, 422
         )
         app.add_api_route(
             "/host-keys/by-id/{id}/rotate",
@@ -194,7 +203,14 @@ class HostKeyRoutes:
             tags=["host-keys"],
             **self._docs.describe(rotating, body=_rotate_model(self._rules), versioned=200),
         )
-        showing = Operation("getHostKeyStatus", "Run-time state of a host key", (404,))
+        showing = Operation(
+            "getHostKeyStatus",
+            "Run-time state of a host key",
+            (404,),
+            description="As this instance sees it: others may have benched it, or not. `models` "
+            "are those for which alone it is left out, `host` says whether its host is left alone "
+            "(`ejected`), tried by one request (`half-open`) or `available`.",
+        )
         app.add_api_route(
             "/host-keys/by-id/{id}/status",
             self._status,
@@ -203,7 +219,14 @@ class HostKeyRoutes:
             tags=["host-keys"],
             **self._docs.describe(showing),
         )
-        resetting = Operation("resetHostKey", "Put a benched host key back to use", (404,))
+        resetting = Operation(
+            "resetHostKey",
+            "Put a benched host key back to use",
+            (404,),
+            description="In every process of this instance. Its credential is asked for at once, "
+            "and its host is tried again at once, too, if it was left alone for its failures.",
+            no_dry_run="nothing stored is changed",
+        )
         app.add_api_route(
             "/host-keys/by-id/{id}/reset",
             self._reset,
@@ -220,13 +243,17 @@ class HostKeyRoutes:
         *,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
+        force: Force = False,
     ) -> Response:
         data = await read_object(request)
         body, problems = validate(RotateHostKey, data)
         if body is None:
             raise InvalidEntityError(problems)
 
+        terms = Terms(dry_run=dry_run, expected=parse_version(if_match), forced=force)
+
         async def change(row: EntityRow) -> EntityChange:
+            check_manager(row, terms)
             prepared = await self._rules.rotate(data, row)
             return EntityChange(
                 display_name=row.display_name,
@@ -236,18 +263,21 @@ class HostKeyRoutes:
                 sealed=prepared.sealed,
             )
 
-        terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
         row = await self._entities.writer.amend(entity_id, change, terms)
-        return entity_response(row, self._entities.rules, dry_run=dry_run)
+        return await entity_response(row, self._entities.rules, dry_run=dry_run)
 
     async def _status(self, entity_id: ById) -> Response:
         row = await self._row(entity_id)
-        return JSONResponse({"status": dict(self._services.host_key_status(row.id))})
+        return await self._status_of(row.id)
 
     async def _reset(self, entity_id: ById) -> Response:
         row = await self._row(entity_id)
-        self._services.reset_host_key(row.id)
-        return JSONResponse({"status": dict(self._services.host_key_status(row.id))})
+        await self._services.reset_host_key(row.id)
+        return await self._status_of(row.id)
+
+    async def _status_of(self, entity_id: str) -> Response:
+        statuses = await self._services.host_key_statuses([entity_id])
+        return JSONResponse({"status": dict(statuses[entity_id])})
 
     async def _row(self, entity_id: str) -> EntityRow:
         if not is_id(entity_id):

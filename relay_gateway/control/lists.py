@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams
 
+from relay_gateway.catalog import patterns
 from relay_gateway.catalog.fields import ListField, list_fields
 from relay_gateway.catalog.kinds import Kind
 from relay_gateway.control.problems import RefusedError
@@ -20,36 +22,43 @@ from relay_gateway.storage.listing import Value
 MAX_VALUES = 32
 """How many values one filter, and how many labels one list may have."""
 MAX_LENGTH = 4096
+STORABLE = {"pattern": "^[^\\u0000]*$"}
+"""As JSON Schema: no database keeps a NUL character."""
 _BOOLEANS = {"true": True, "false": False}
+_NUMBER = re.compile(r"-?[0-9]+(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER_OR_NONE = "^(?:-?[0-9]{1,200}(?:[.][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)?$"
+"""As :data:`_NUMBER`, no larger than a floating-point number can be."""
 _INSTANT = TypeAdapter(datetime)
 _SCHEMAS: dict[str, dict[str, Any]] = {
-    "text": {"type": "string", "maxLength": MAX_LENGTH},
+    "text": {"type": "string", "maxLength": MAX_LENGTH, **STORABLE},
     "number": {"type": "number"},
     "flag": {"type": "boolean"},
     "instant": {"type": "string", "format": "date-time"},
-    "reference": {"type": "string", "maxLength": 63},
+    "reference": {"type": "string", "anyOf": [patterns.SLUG, {"format": "uuid"}]},
 }
 
 
-def filter_parameters(kind: Kind) -> list[dict[str, Any]]:
-    """The filters of a kind as OpenAPI parameters."""
-    return [_parameter(field) for field in list_fields(kind).values()]
+def list_parameters(kind: Kind) -> list[dict[str, Any]]:
+    """The order and the filters of a kind as OpenAPI parameters."""
+    orders = [f"{sign}{name}" for name in _sortable(kind) for sign in ("", "-")]
+    sort = {
+        "name": "sort",
+        "in": "query",
+        "required": False,
+        "description": "A field, with `-` before it descending; ties in order of creation.",
+        "schema": {"type": "string", "enum": orders},
+    }
+    return [sort, *(_parameter(field) for field in list_fields(kind).values())]
 
 
-def sort_description(kind: Kind) -> str:
-    """What lists of a kind can be sorted by, for documentation."""
-    return f"a field, with `-` before it descending: {_names(kind)}; ties in order of creation"
-
-
-def read_listing(
-    kind: Kind, query: QueryParams, sort: str | None, search: str, labels: Sequence[str]
-) -> Listing:
+def read_listing(kind: Kind, query: QueryParams, search: str, labels: Sequence[str]) -> Listing:
     """What a list's parameters ask for. Raises :class:`RefusedError` (400) naming the parameter."""
     for name, value in query.multi_items():
         if "\0" in value:
             raise _refused(name, "contains a NUL character, which nothing in the catalog does")
     fields = [field for name, field in list_fields(kind).items() if name in query]
     asked = [(field, _values(field, query.getlist(field.name))) for field in fields]
+    sort = query.get("sort")
     descending = sort is not None and sort.startswith("-")
     order = {} if sort is None else {"sort": _sort_field(kind, sort.removeprefix("-"))}
     return Listing(
@@ -66,7 +75,25 @@ def _parameter(field: ListField) -> dict[str, Any]:
     described: dict[str, Any] = {"name": field.name, "in": "query", "required": False}
     if field.target is not None:
         described["description"] = f"id or slug of a {field.target}"
+    schema = _with_absence(field, schema)
     return {**described, "schema": {"type": "array", "items": schema, "maxItems": MAX_VALUES}}
+
+
+def _with_absence(field: ListField, schema: dict[str, Any]) -> dict[str, Any]:
+    """``schema`` with the empty text where that asks for entities without a value."""
+    absent = _can_be_absent(field)
+    if field.type == "reference" and absent:
+        return {**schema, "anyOf": [*schema["anyOf"], {"const": ""}]}
+    if field.type == "text":
+        return schema if absent or field.path[0] != "spec" else {**schema, "minLength": 1}
+    if field.type == "number" and absent:
+        # Not a choice of number and text: in a query string every number is a text as well.
+        return {"type": "string", "pattern": _NUMBER_OR_NONE}
+    return {"anyOf": [schema, {"type": "string", "const": ""}]} if absent else schema
+
+
+def _can_be_absent(field: ListField) -> bool:
+    return field.path[0] == "spec" and field.default is None and not field.names_slug
 
 
 def _values(field: ListField, given: Sequence[str]) -> list[Value]:
@@ -92,7 +119,7 @@ def _value(field: ListField, text: str) -> Value:
 
 
 def _check_absence(field: ListField) -> None:
-    if field.default is not None or field.names_slug:
+    if not _can_be_absent(field):
         raise _refused(field.name, "is empty, and every entity has a value of it")
 
 
@@ -103,11 +130,8 @@ def _flag(field: ListField, text: str) -> bool:
 
 
 def _number(field: ListField, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or "_" in text:
+    number = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(number):
         raise _refused(field.name, "must be a number")
     return number
 
@@ -150,12 +174,13 @@ def _label(text: str) -> tuple[str, str]:
 def _sort_field(kind: Kind, name: str) -> ListField:
     field = list_fields(kind).get(name)
     if field is None or not field.sortable:
-        raise _refused("sort", f"{name!r} is nothing to sort by; there are: {_names(kind)}")
+        names = ", ".join(_sortable(kind))
+        raise _refused("sort", f"{name!r} is nothing to sort by; there are: {names}")
     return field
 
 
-def _names(kind: Kind) -> str:
-    return ", ".join(sorted(name for name, field in list_fields(kind).items() if field.sortable))
+def _sortable(kind: Kind) -> list[str]:
+    return sorted(name for name, field in list_fields(kind).items() if field.sortable)
 
 
 def _refused(name: str, message: str) -> RefusedError:

@@ -1,4 +1,4 @@
-"""Operations: health, version, who am I, reload, plugins, master key, the OpenAPI document."""
+"""Operations: health, version, who am I, reload, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Literal
 from fastapi import FastAPI
 from starlette.responses import JSONResponse, Response
 
+from relay_gateway.control.application import ControlApplication
 from relay_gateway.control.openapi import Documentation, Operation
 from relay_gateway.control.services import ControlServices
 from relay_gateway.plugin import CatalogModel
-from relay_gateway.security.master_key import generate_master_key
 
 
 class Version(CatalogModel):
@@ -44,33 +44,12 @@ class Reloaded(CatalogModel):
     duration_ms: float
 
 
-class GeneratedKey(CatalogModel):
-    """A candidate for ``RELAY_MASTER_KEY``; nothing is installed by making one."""
-
-    key: str
-
-
-class PluginItem(CatalogModel):
-    """One installed plugin."""
-
-    name: str
-    kind: str
-    distribution: str
-    version: str
-    state: str
-    error: str | None = None
-
-
-class PluginList(CatalogModel):
-    """All installed plugins, quarantined ones included."""
-
-    items: list[PluginItem]
-
-
 class OperationRoutes:
     """The routes that are not about entities."""
 
-    def __init__(self, services: ControlServices, docs: Documentation, app: FastAPI) -> None:
+    def __init__(
+        self, services: ControlServices, docs: Documentation, app: ControlApplication
+    ) -> None:
         self._services = services
         self._docs = docs
         self._app = app
@@ -80,19 +59,23 @@ class OperationRoutes:
         """Adds the routes to ``app``."""
         routes: tuple[tuple[str, str, Any, Any, Operation], ...] = (
             ("GET", "/version", self._version, Version,
-             Operation("getVersion", "Build version", public=True)),
+             Operation("getVersion", "Build version", public=True,
+                       description="Says nothing about the machine or the configuration.")),
             ("GET", "/healthz", self._health, Health,
-             Operation("getHealth", "Whether the process answers", public=True)),
+             Operation("getHealth", "Whether the process answers", public=True,
+                       description="Nothing is asked of database or catalog: a process that "
+                       "answers this should not be restarted.")),
             ("GET", "/readyz", self._readiness, ReadinessAnswer,
-             Operation("getReadiness", "Whether the instance can serve", public=True)),
+             Operation("getReadiness", "Whether the instance can serve", public=True,
+                       description="503 while no catalog is loaded or the instance ends. A part "
+                       "that does not work is under `degraded` and leaves the instance ready.")),
             ("POST", "/reload", self._reload, Reloaded,
-             Operation("reload", "Rebuild the snapshot from the database")),
-            ("GET", "/plugins", self._plugins, PluginList,
-             Operation("listPlugins", "List installed plugins")),
-            ("POST", "/master-key/generate", self._master_key, GeneratedKey,
-             Operation("generateMasterKey", "Make a candidate for the master key")),
+             Operation("reload", "Rebuild the snapshot from the database",
+                       description="A manual fallback: every instance follows the database by "
+                       "itself.", no_dry_run="nothing stored is changed")),
             ("GET", "/openapi.json", self._openapi, dict[str, Any],
-             Operation("getOpenApi", "This document")),
+             Operation("getOpenApi", "This document",
+                       description="With the models of the plugins that are installed.")),
         )  # fmt: skip
         for method, path, endpoint, model, operation in routes:
             documented = self._docs.describe(operation)
@@ -139,23 +122,6 @@ class OperationRoutes:
                 duration_ms=report.duration_ms,
             )
         )
-
-    async def _plugins(self) -> Response:
-        items = [
-            PluginItem(
-                name=entry.name,
-                kind=entry.kind,
-                distribution=entry.distribution,
-                version=entry.version,
-                state=str(entry.state),
-                error=entry.error,
-            )
-            for entry in self._services.plugins()
-        ]
-        return _answer(PluginList(items=items))
-
-    async def _master_key(self) -> Response:
-        return _answer(GeneratedKey(key=generate_master_key().reveal()))
 
     async def _openapi(self) -> Response:
         if self._document is None:

@@ -19,7 +19,10 @@ from relay_gateway.errors import (
     EntityReferencedError,
     InvalidEntityError,
     KeyReusedError,
+    ManagedByFileError,
+    MasterKeyError,
     PluginError,
+    RedirectedKeysError,
     RelayError,
     SecretUnavailableError,
     SlugTakenError,
@@ -82,6 +85,9 @@ _STATUSES: tuple[tuple[type[RelayError], int, str], ...] = (
     (EntityNotFoundError, 404, "not_found"),
     (SlugTakenError, 409, "slug_taken"),
     (EntityReferencedError, 409, "still_referenced"),
+    (ManagedByFileError, 409, "managed_by_file"),
+    (RedirectedKeysError, 409, "rebind_not_confirmed"),
+    (MasterKeyError, 409, "master_key_mismatch"),
     (VersionConflictError, 412, "version_conflict"),
     (InvalidEntityError, 422, "invalid_entity"),
     (KeyReusedError, 422, "idempotency_key_reused"),
@@ -134,6 +140,8 @@ def internal_error() -> Response:
 
 
 def _message(error: RelayError) -> str:
+    if isinstance(error, RedirectedKeysError):
+        return f"{error}, with ?confirmRebind=true"
     if isinstance(error, InvalidEntityError):
         count = len(error.problems)
         return f"{count} field{'s' if count > 1 else ''} cannot be accepted; see fields"
@@ -149,6 +157,8 @@ def _headers(status: int) -> dict[str, str]:
 def _details(error: RelayError) -> dict[str, Any]:
     if isinstance(error, InvalidEntityError):
         return {"fields": [_as_dict(problem) for problem in error.problems]}
+    if isinstance(error, RedirectedKeysError):
+        return {"referrers": [_as_dict(key) for key in error.keys]}
     if isinstance(error, EntityReferencedError):
         return {"referrers": [_as_dict(referrer) for referrer in error.referrers]}
     return {}

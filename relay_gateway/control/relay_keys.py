@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,21 +13,35 @@ from relay_gateway.catalog.envelope import EntityRow, MetadataInput
 from relay_gateway.catalog.kinds import KINDS
 from relay_gateway.catalog.specs import RelayKeySpec, RelayKeyView
 from relay_gateway.control.rules import KindRules, Prepared, dump
-from relay_gateway.errors import FieldProblem, InvalidEntityError
+from relay_gateway.errors import FieldProblem, InvalidEntityError, StorageUnavailableError
 from relay_gateway.ids import new_id
 from relay_gateway.security.relay_keys import MintedKey, mint_relay_key
-from relay_gateway.storage import CatalogStore, EntityChange, NewEntity
+from relay_gateway.storage import CatalogStore, EntityChange, NewEntity, RelayKeyUses
 
 KIND = "relay key"
+
+_log = logging.getLogger(__name__)
 
 
 class RelayKeyRules(KindRules):
     """Updates keep digest, prefix and revocation; a client may send the last two back unchanged."""
 
-    def __init__(self) -> None:
+    has_status = True
+
+    def __init__(self, uses: RelayKeyUses) -> None:
         super().__init__(KINDS[KIND])
+        self._uses = uses
         self.update_spec = RelayKeyView
         self.documented_output = RelayKeyView
+
+    async def statuses(self, rows: Sequence[EntityRow]) -> Mapping[str, Mapping[str, Any]]:
+        try:
+            uses = await self._uses.of([row.id for row in rows])
+        except StorageUnavailableError as error:
+            # A write may have been made already, and its answer must not depend on this.
+            _log.warning("the last uses of relay keys cannot be shown: %s", error)
+            return {}
+        return {row.id: {"lastUsedAt": uses.get(row.id)} for row in rows}
 
     async def inspect(
         self, spec: Mapping[str, Any], previous: EntityRow | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,15 @@ from pydantic import ValidationError
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.catalog.kinds import Kind
 from relay_gateway.catalog.specs import Spec
-from relay_gateway.errors import FieldProblem
+from relay_gateway.errors import FieldProblem, Referrer
+
+Statuses = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, Any]]]]
+"""Gives run-time states by the ids of the entities."""
+
+
+async def no_statuses(_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """Where nothing is in use: there is nothing to say of any."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,9 @@ class KindRules:
     """
 
     has_status = False
+    redirects = False
+    """Whether a change of an entity may send credentials elsewhere, and then has to be
+    confirmed."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -49,6 +60,10 @@ class KindRules:
         """What to keep of a valid ``spec``; ``previous`` is the row it replaces."""
         return Prepared(dump(spec))
 
+    async def redirected_keys(self, current: EntityRow, prepared: Prepared) -> Sequence[Referrer]:
+        """The host keys whose credentials the change would send elsewhere."""
+        return ()
+
     def show(self, row: EntityRow) -> dict[str, Any]:
         """The spec that reads show: with every field, also those that the row was written without.
 
@@ -59,9 +74,12 @@ class KindRules:
         except ValidationError:
             return row.spec
 
-    def status(self, row: EntityRow) -> Mapping[str, Any] | None:
-        """Run-time state to show on reads, for kinds that have one."""
-        return None
+    async def statuses(self, rows: Sequence[EntityRow]) -> Mapping[str, Mapping[str, Any]]:
+        """Run-time state to show on reads by id of the entity, for kinds that have one.
+
+        Never raises for a part that cannot be asked: what is not known is left out.
+        """
+        return {}
 
 
 def dump(spec: Spec) -> dict[str, Any]:

@@ -66,7 +66,13 @@ class SessionRoutes:
     def add_to(self, app: FastAPI) -> None:
         """Adds the routes to ``app``."""
         login = Operation(
-            "logIn", "Begin a session", (400, 401, 403, 413, 415, 422, 429, 503), public=True
+            "logIn",
+            "Begin a session",
+            (401, 403, 413, 415, 422, 429, 503),
+            public=True,
+            description="Sets the cookie `relay_session`, and ends the session that came with the "
+            "request.",
+            no_dry_run="a password that is only tried counts as well",
         )
         app.add_api_route(
             "/auth/login",
@@ -82,7 +88,14 @@ class SessionRoutes:
             methods=["POST"],
             response_model=LoggedOut,
             tags=["authentication"],
-            **self._docs.describe(Operation("logOut", "End this session, or all of them", (400,))),
+            **self._docs.describe(
+                Operation(
+                    "logOut",
+                    "End this session, or all of them",
+                    description="That of the cookie; with the admin token and without `all` none.",
+                    no_dry_run="nothing but sessions is changed",
+                )
+            ),
         )
         app.add_api_route(
             "/auth/whoami",
@@ -90,7 +103,9 @@ class SessionRoutes:
             methods=["GET"],
             response_model=Caller,
             tags=["authentication"],
-            **self._docs.describe(Operation("getCaller", "The authenticated caller")),
+            **self._docs.describe(
+                Operation("getCaller", "The authenticated caller", description="And until when.")
+            ),
         )
 
     async def _log_in(self, request: Request) -> Response:

@@ -11,6 +11,8 @@ from relay_gateway.control.problems import RefusedError
 from relay_gateway.control.services import ControlServices
 from relay_gateway.control.unauthenticated import UnauthenticatedError
 from relay_gateway.secret import Secret
+from relay_gateway.security.access import TOKEN_USER
+from relay_gateway.security.admin import AdminToken
 from relay_gateway.security.passwords import PasswordBook, is_hash
 from relay_gateway.security.sessions import (
     ABSOLUTE_SECONDS,
@@ -21,7 +23,13 @@ from relay_gateway.security.sessions import (
     password_mark,
     token_hash,
 )
-from relay_gateway.security.throttle import LoginThrottle
+from relay_gateway.security.throttle import (
+    LONGEST_DELAY_SECONDS,
+    WINDOW_SECONDS,
+    LoginThrottle,
+    throttle_keys,
+    wait_seconds,
+)
 from relay_gateway.storage.audit import AuditEvent
 from relay_gateway.storage.sessions import KIND, SessionRow
 
@@ -45,9 +53,11 @@ class Sessions:
 
     def __init__(self, services: ControlServices) -> None:
         self._store = services.sessions
-        self._audit = services.audit
+        self._failures = services.login_failures
         self._clock = services.clock
         self._book = PasswordBook(services.users)
+        self._token = services.admin_token
+        self._admin = AdminToken(services.admin_token) if services.admin_token else None
         self._throttle = LoginThrottle(services.clock.monotonic)
         self._checking = asyncio.Semaphore(CHECKED_AT_ONCE)
         self._waiting = 0
@@ -64,6 +74,7 @@ class Sessions:
     ) -> Login:
         """A new session for whoever knows the password; the one ``presented`` ends with it.
 
+        The admin token is the password of ``TOKEN_USER``, so that a browser need not keep it.
         Raises :class:`UnauthenticatedError`, and :class:`RefusedError` (429) after too many
         failures.
         """
@@ -71,13 +82,14 @@ class Sessions:
         if wait is not None:
             raise _too_many(wait)
         try:
+            await self._wait_for_others(username, address)
             known = await self._verify(username, password)
-            stored = self._book.stored(username) if known else None
+            stored = self._stored(username) if known else None
             if stored is None:
-                failure = AuditEvent(action="login-failed", kind=KIND, target=username)
-                await self._audit.record(failure)
+                await self._fail(username, address)
                 raise UnauthenticatedError(self._refusal(), code="invalid_credentials")
             login = await self._begin(username, stored, presented)
+            await self._failures.forget(throttle_keys(username, address)[0])
         except UnauthenticatedError:
             raise
         except BaseException:
@@ -87,6 +99,19 @@ class Sessions:
         self._throttle.withdraw(username, address, succeeded=True)
         return login
 
+    async def _wait_for_others(self, username: str, address: str) -> None:
+        """Raises :class:`RefusedError` (429) after too many failures on all instances together."""
+        now = self._clock.time()
+        found = await self._failures.of(throttle_keys(username, address), now, WINDOW_SECONDS)
+        wait = max((wait_seconds(moments, now) for moments in found.values()), default=0.0)
+        if wait > 0:
+            raise _too_many(min(wait, LONGEST_DELAY_SECONDS))
+
+    async def _fail(self, username: str, address: str) -> None:
+        event = AuditEvent(action="login-failed", kind=KIND, target=username)
+        keys = throttle_keys(username, address)
+        await self._failures.add(keys, self._clock.time(), WINDOW_SECONDS, event)
+
     async def find(self, token: Secret) -> SessionRow:
         """The session with this token, seen now. Raises :class:`UnauthenticatedError`."""
         if len(token.reveal()) > MAX_TOKEN_LENGTH:
@@ -95,7 +120,7 @@ class Sessions:
         if session is None:
             raise _ended()
         now = int(self._clock.time())
-        stored = self._book.stored(session.username)
+        stored = self._stored(session.username)
         valid = stored is not None and is_marked(session.password_mark, token, stored)
         if not valid or not is_alive(session.created_at, session.seen_at, now):
             await self._store.end(session.token_hash)
@@ -118,8 +143,13 @@ class Sessions:
         await self._store.begin(row, replaces=replaced, created_before=now - ABSOLUTE_SECONDS)
         return Login(token, now + ABSOLUTE_SECONDS)
 
+    def _stored(self, username: str) -> Secret | None:
+        return self._token if username == TOKEN_USER else self._book.stored(username)
+
     async def _verify(self, username: str, password: Secret) -> bool:
         """In a thread, and few at once: each takes a processor for a quarter of a second."""
+        if username == TOKEN_USER:
+            return self._admin is not None and self._admin.matches(password.reveal())
         if self._waiting >= MAX_WAITING:
             raise _too_many(1.0)
         self._waiting += 1
@@ -132,7 +162,10 @@ class Sessions:
     def _refusal(self) -> str:
         if self._book:
             return "user name or password is wrong"
-        return "nobody can log in here yet; set RELAY_ADMIN_PASSWORD, or use the admin token"
+        return (
+            "user name or password is wrong; no user has a password here yet: set "
+            f"RELAY_ADMIN_PASSWORD, or log in as {TOKEN_USER} with the admin token"
+        )
 
 
 def _ended() -> UnauthenticatedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,16 +11,25 @@ from starlette.responses import JSONResponse, Response
 
 from relay_gateway.catalog.sections import SECTIONS, Section, read_section
 from relay_gateway.control.bodies import read_object, validate
-from relay_gateway.control.crud import IfMatch, parse_version
+from relay_gateway.control.crud import DRY_RUN_TEXT, DryRun, IfMatch, parse_version
+from relay_gateway.control.effect import take_effect
+from relay_gateway.control.entities import DRY_RUN_HEADER
 from relay_gateway.control.naming import class_name
 from relay_gateway.control.openapi import Documentation, Operation
-from relay_gateway.control.problems import RefusedError
 from relay_gateway.control.services import ControlServices
-from relay_gateway.errors import InvalidEntityError
+from relay_gateway.control.writes import Terms
+from relay_gateway.errors import FieldProblem, InvalidEntityError
 from relay_gateway.plugin import CatalogModel
 from relay_gateway.storage.settings import SectionVersion
 
-logger = logging.getLogger(__name__)
+READING = "Every field with the value that is in force."
+CHANGING = (
+    "Changes the fields that are in the body and leaves the others as they are. In force on every "
+    f"instance within a second. {DRY_RUN_TEXT}"
+)
+_SINKS = {"usage-logging": "sinks", "payload-logging": "loggers"}
+"""Sections that say where records go, and the field that names it."""
+HISTORY = "The newest 100 states, newest first: the fields that were set, by whom and when."
 
 
 class SectionState(CatalogModel):
@@ -56,7 +64,13 @@ class SettingsRoutes:
             methods=["GET"],
             response_model=_all_sections_model(),
             tags=["settings"],
-            **self._docs.describe(Operation("getSettings", "Read every section of the settings")),
+            **self._docs.describe(
+                Operation(
+                    "getSettings",
+                    "Read every section of the settings",
+                    description="Every field with the value that is in force.",
+                )
+            ),
         )
         for name, model in SECTIONS.items():
             self._add_section(app, name, model)
@@ -67,21 +81,27 @@ class SettingsRoutes:
         async def read() -> Response:
             return self._answer(await self._current(name))
 
-        async def change(request: Request, if_match: IfMatch = None) -> Response:
+        async def change(
+            request: Request, if_match: IfMatch = None, *, dry_run: DryRun = False
+        ) -> Response:
             data = await read_object(request)
-            return self._answer(await self._change(name, data, parse_version(if_match)))
+            terms = Terms(dry_run=dry_run, expected=parse_version(if_match))
+            return self._answer(await self._change(name, data, terms), dry_run=dry_run)
 
         async def history() -> Response:
             items = [_state(version) for version in await self._store.history(name)]
             return JSONResponse(_json(SectionHistory(items=items)))
 
-        changing = (400, 412, 413, 415, 422, 501)
+        changing = (412, 413, 415, 422)
         for method, place, endpoint, answer, operation, body in (
-            ("GET", path, read, model, Operation(f"get{title}", f"Read the section {name}"), None),
+            ("GET", path, read, model,
+             Operation(f"get{title}", f"Read the section {name}", description=READING), None),
             ("PUT", path, change, model,
-             Operation(f"put{title}", f"Change fields of the section {name}", changing), model),
+             Operation(f"put{title}", f"Change fields of the section {name}", changing,
+                       description=CHANGING), model),
             ("GET", f"{path}/history", history, SectionHistory,
-             Operation(f"list{title}Changes", f"How the section {name} was changed"), None),
+             Operation(f"list{title}Changes", f"How the section {name} was changed",
+                       description=HISTORY), None),
         ):  # fmt: skip
             app.add_api_route(
                 place,
@@ -89,7 +109,9 @@ class SettingsRoutes:
                 methods=[method],
                 response_model=answer,
                 tags=["settings"],
-                **self._docs.describe(operation, body=body),
+                **self._docs.describe(
+                    operation, body=body, versioned=None if answer is SectionHistory else 200
+                ),
             )
 
     async def _all(self) -> Response:
@@ -103,51 +125,52 @@ class SettingsRoutes:
     async def _current(self, name: str) -> SectionVersion:
         return (await self._store.all()).get(name, SectionVersion(section=name))
 
-    async def _change(
-        self, name: str, data: Mapping[str, Any], expected: int | None
-    ) -> SectionVersion:
+    async def _change(self, name: str, data: Mapping[str, Any], terms: Terms) -> SectionVersion:
         model = SECTIONS[name]
         given, problems = validate(model, data)
         if given is None:
             raise InvalidEntityError(problems)
-        self._refuse_unavailable(name, _json(given), data)
-        fields = {key: value for key, value in data.items() if key not in model.unavailable}
+        await self._refuse_sinks(name, _json(given), data)
 
         def merge(stored: Mapping[str, Any]) -> dict[str, Any]:
-            return {**stored, **fields}
+            return {**stored, **data}
 
-        changed = await self._store.change(name, merge, expected_version=expected)
-        try:
-            await self._services.refresh()
-        except Exception:
-            logger.exception("settings are changed, but the snapshot was not rebuilt")
+        changed = await self._store.change(
+            name, merge, expected_version=terms.expected, dry_run=terms.dry_run
+        )
+        if not terms.dry_run:
+            await take_effect(self._services)
         return changed
 
-    def _refuse_unavailable(
-        self, name: str, given: Mapping[str, Any], data: Mapping[str, Any]
+    async def _refuse_sinks(
+        self, section: str, given: Mapping[str, Any], data: Mapping[str, Any]
     ) -> None:
-        in_force = _json(self._section(SectionVersion(section=name)))
-        refused = [
-            field
-            for field in sorted(SECTIONS[name].unavailable & data.keys())
-            if given[field] != in_force[field]
+        """Refuses to send records where they cannot go; each new place is tried before."""
+        if section not in _SINKS:
+            return
+        field, services = _SINKS[section], self._services
+        usage = section == "usage-logging"
+        refusal = services.refusal_of_sink if usage else services.refusal_of_logger
+        in_force = _json(self._section(await self._current(section)))[field]
+        problems = [
+            FieldProblem(f"{field}[{index}]", "sink_unavailable", reason)
+            for index, name in enumerate(given[field] if field in data else ())
+            if name not in in_force and (reason := await refusal(name)) is not None
         ]
-        if refused:
-            raise RefusedError(
-                501,
-                "not_available_yet",
-                f"the section {name} cannot change {', '.join(refused)} yet; nothing was changed",
-            )
+        if problems:
+            raise InvalidEntityError(problems)
 
     def _section(self, version: SectionVersion) -> Section:
-        # Where records go is told by the configuration, which is then what is in force.
+        # Until somebody sets it, where records go is told by the configuration.
         configured = {"sinks": list(self._services.usage_sinks)}
-        stored = configured if version.section == "usage-logging" else version.value
+        told = version.section == "usage-logging" and "sinks" not in version.value
+        stored = configured if told else version.value
         return read_section(version.section, stored)
 
-    def _answer(self, version: SectionVersion) -> Response:
+    def _answer(self, version: SectionVersion, *, dry_run: bool = False) -> Response:
         shown = _json(self._section(version))
-        return JSONResponse(shown, headers={"ETag": f'"{version.version}"'})
+        headers = {DRY_RUN_HEADER: "true"} if dry_run else {}
+        return JSONResponse(shown, headers={"ETag": f'"{version.version}"', **headers})
 
 
 def _state(version: SectionVersion) -> SectionState:

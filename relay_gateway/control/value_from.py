@@ -6,11 +6,13 @@ import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Union
 
 from pydantic import Field, ValidationError, create_model
 
-from relay_gateway.catalog.build import seal_binding
+from relay_gateway.catalog.compile import SEALED_FIELDS, seal_binding
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.control.bodies import validate
 from relay_gateway.control.naming import class_name, installed
@@ -21,22 +23,35 @@ from relay_gateway.errors import (
     RelayError,
     SecretRefError,
 )
-from relay_gateway.plugin import SecretBackend, SecretRef
+from relay_gateway.plugin import RowBinding, SecretBackend, SecretRef
 
 Backends = Mapping[str, SecretBackend[Any]]
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A reference in the catalog: what reads show of it, and what the row's ``sealed`` gets."""
+
+    public: dict[str, Any]
+    sealed: dict[str, Any]
+
+
 class ValueFrom:
-    """References to credentials, each handled by the backend of its kind.
+    """References to credentials in entities of ``kind``, each handled by the backend that it names.
+
+    What a backend keeps is in the row's ``sealed`` under the name of the field, bound to the row
+    and to ``sealed["generation"]``, which grows with each new value.
 
     ``field`` in the methods is what the client calls the reference. A backend that fails in a way
     it should not is a :class:`PluginError`.
     """
 
-    def __init__(self, backends: Backends) -> None:
+    def __init__(self, backends: Backends, kind: str) -> None:
         self._backends = backends
+        self._kind = kind
+        self._member = SEALED_FIELDS[kind]
 
     def read(
         self, value: Mapping[str, Any], field: str
@@ -56,28 +71,58 @@ class ValueFrom:
             return None, [_problem(error, field)]
         return ref, []
 
-    async def seal(
-        self, ref: SecretRef, row_id: str, generation: int, former: SecretRef | None, field: str
+    async def keep(
+        self, value: Mapping[str, Any], row_id: str, previous: EntityRow | None, field: str
+    ) -> Kept:
+        """What the catalog keeps for what a client wrote; a value that is left out is that of
+        ``previous``. Raises :class:`InvalidEntityError`."""
+        return await self._keep(value, row_id, previous, field, rotated=False)
+
+    async def rotate(self, value: Mapping[str, Any], previous: EntityRow, field: str) -> Kept:
+        """As :meth:`keep`, with a value of its own."""
+        return await self._keep(value, previous.id, previous, field, rotated=True)
+
+    async def _keep(
+        self,
+        value: Mapping[str, Any],
+        row_id: str,
+        previous: EntityRow | None,
+        field: str,
+        *,
+        rotated: bool,
+    ) -> Kept:
+        ref, problems = self.read(value, field)
+        if ref is None:
+            raise InvalidEntityError(problems)
+        former = None if rotated else self._former(ref.kind, previous)
+        generation = generation_of(previous) + 1
+        stored = await self._seal(ref, seal_binding(row_id, generation, self._kind), former, field)
+        if former is not None and stored == former:
+            # An unchanged value is still bound to the generation it was sealed for.
+            generation -= 1
+        sealed = {self._member: _json(stored), "generation": generation}
+        return Kept(_json(self._publish(stored)), sealed)
+
+    async def _seal(
+        self, ref: SecretRef, binding: RowBinding, former: SecretRef | None, field: str
     ) -> SecretRef:
-        """What the catalog keeps for ``ref``. Raises :class:`InvalidEntityError`."""
         backend = self._backends[ref.kind]
         try:
             with _plugin_failures(backend):
-                return await backend.seal(ref, seal_binding(row_id, generation), former)
+                return await backend.seal(ref, binding, former)
         except SecretRefError as error:
             raise InvalidEntityError([_problem(error, field)]) from error
 
-    def publish(self, stored: SecretRef) -> SecretRef:
-        """What reads show of a kept reference."""
+    def _publish(self, stored: SecretRef) -> SecretRef:
         backend = self._backends[stored.kind]
         with _plugin_failures(backend):
             return backend.publish(stored)
 
-    def kept(self, kind: str, row: EntityRow | None) -> SecretRef | None:
+    def _former(self, kind: str, row: EntityRow | None) -> SecretRef | None:
         """What the backend ``kind`` kept in ``row``; ``None`` when that was another one or cannot
         be read any more."""
         backend = self._backends[kind]
-        kept = row.sealed.get("valueFrom", {}) if row else {}
+        kept = row.sealed.get(self._member, {}) if row else {}
         if kept.get("kind") != backend.name:
             return None
         try:
@@ -95,11 +140,7 @@ class ValueFrom:
         return self._union("PublicReference", models)
 
     def _union(self, suffix: str, models: Mapping[str, type[SecretRef]]) -> Any:
-        # Two backends may call their models the same; their schemas need names of their own.
-        refs = tuple(
-            create_model(f"{class_name(name)}{suffix}", __base__=models[name])
-            for name in sorted(models)
-        )
+        refs = tuple(_named(f"{class_name(name)}{suffix}", models[name]) for name in sorted(models))
         if not refs:
             return dict[str, Any]
         if len(refs) == 1:
@@ -112,6 +153,24 @@ class ValueFrom:
             return FieldProblem(f"{field}.kind", "required", f"is required; {there}")
         message = f"no installed secret backend is called {kind!r}; {there}"
         return FieldProblem(f"{field}.kind", "unknown_kind", message)
+
+
+def generation_of(row: EntityRow | None) -> int:
+    """The generation of the value that ``row`` has or last had; 0 before the first."""
+    generation: int = row.sealed.get("generation", 0) if row else 0
+    return generation
+
+
+@cache
+def _named(name: str, model: type[SecretRef]) -> type[SecretRef]:
+    """``model`` under the name of its schema: two backends may call their models the same. Each is
+    made once, however many kinds refer to it. What tells them apart has to be there."""
+    kind: Any = model.model_fields["kind"].annotation
+    return create_model(name, __base__=model, __doc__=model.__doc__, kind=(kind, ...))
+
+
+def _json(ref: SecretRef) -> dict[str, Any]:
+    return ref.model_dump(mode="json", by_alias=True)
 
 
 def _problem(error: SecretRefError, field: str) -> FieldProblem:

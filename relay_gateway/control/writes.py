@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,10 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from relay_gateway.catalog.destination import redirections
 from relay_gateway.catalog.envelope import EntityRow, MetadataInput, MetadataUpdate
 from relay_gateway.control.bodies import validate
+from relay_gateway.control.effect import take_effect
 from relay_gateway.control.entities import EntityForms
 from relay_gateway.control.rules import KindRules, Prepared
 from relay_gateway.control.services import ControlServices
@@ -19,6 +20,8 @@ from relay_gateway.errors import (
     EntityNotFoundError,
     FieldProblem,
     InvalidEntityError,
+    ManagedByFileError,
+    RedirectedKeysError,
     VersionConflictError,
 )
 from relay_gateway.ids import is_id, is_slug, new_id
@@ -31,16 +34,22 @@ Change = Callable[[EntityRow], Awaitable[EntityChange]]
 Prepare = Callable[[str, Any], Awaitable[Prepared]]
 """Makes of an id and a valid spec what storage is to keep."""
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """On what terms a write is made. A dry run is only checked; ``expected`` is the version that
-    must be replaced."""
+    must be replaced; a ``forced`` one changes what files manage, too, and is audited as such;
+    ``rebind`` confirms that existing credentials are to be sent elsewhere."""
 
     dry_run: bool = False
     expected: int | None = None
+    forced: bool = False
+    rebind: bool = False
+
+    @property
+    def remarks(self) -> Mapping[str, Any]:
+        """What the audit log says about the write."""
+        return {"forced": True} if self.forced else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class EntityWriter:
         entity = await self._new_entity(data, prepare or self._prepare_new)
         made = await self._create(entity, terms, once)
         if not terms.dry_run:
-            await self.take_effect()
+            await take_effect(self._services)
         return made
 
     async def replace(
@@ -94,10 +103,13 @@ class EntityWriter:
         """Replaces spec and client-owned metadata. Raises as :meth:`CatalogStore.update`."""
 
         async def change(current: EntityRow) -> EntityChange:
+            check_manager(current, terms)
             _check_body_version(current, data.get("metadata"))
             body = await self._checked(self._forms.update, data, current)
             metadata: MetadataUpdate = body.metadata
             prepared = await self._prepared(data, current, current.id, body.spec)
+            if not terms.rebind:
+                await self._check_rebind(current, prepared)
             return EntityChange(
                 slug=metadata.slug,
                 display_name=metadata.display_name,
@@ -105,6 +117,8 @@ class EntityWriter:
                 labels=metadata.labels,
                 spec=prepared.spec,
                 sealed=prepared.sealed,
+                # What a catalog shipped is the client's now: imports no longer change it.
+                managed_by="api" if current.managed_by == "catalog" else None,
             )
 
         return await self.amend(entity_id, change, terms)
@@ -129,24 +143,39 @@ class EntityWriter:
                     changed,
                     expected_version=current.version,
                     dry_run=terms.dry_run,
+                    remarks=terms.remarks,
                 )
             except VersionConflictError:
                 if terms.expected is not None or attempt == ATTEMPTS:
                     raise
             else:
                 if not terms.dry_run:
-                    await self.take_effect()
+                    await take_effect(self._services)
                 return row
         raise AssertionError("the last attempt returns or raises")
 
     async def delete(self, entity_id: str, terms: Terms = Terms()) -> EntityRow:
-        """Deletes an entity. Raises as :meth:`CatalogStore.delete`."""
-        row = await self._services.store.delete(
-            self._kind, entity_id, expected_version=terms.expected, dry_run=terms.dry_run
-        )
-        if not terms.dry_run:
-            await self.take_effect()
-        return row
+        """Deletes an entity. Raises as :meth:`CatalogStore.delete`, and
+        :class:`ManagedByFileError`."""
+        for attempt in range(1, ATTEMPTS + 1):
+            current = await self._current(entity_id)
+            check_manager(current, terms)
+            try:
+                row = await self._services.store.delete(
+                    self._kind,
+                    current.id,
+                    expected_version=terms.expected or current.version,
+                    dry_run=terms.dry_run,
+                    remarks=terms.remarks,
+                )
+            except VersionConflictError:
+                if terms.expected is not None or attempt == ATTEMPTS:
+                    raise
+            else:
+                if not terms.dry_run:
+                    await take_effect(self._services)
+                return row
+        raise AssertionError("the last attempt returns or raises")
 
     async def _new_entity(self, data: Mapping[str, Any], prepare: Prepare) -> NewEntity:
         body = await self._checked(self._forms.create, data, None)
@@ -184,6 +213,12 @@ class EntityWriter:
         except InvalidEntityError as error:
             raise await self._complete(error.problems, data, current) from error
 
+    async def _check_rebind(self, current: EntityRow, prepared: Prepared) -> None:
+        keys = await self._rules.redirected_keys(current, prepared)
+        if keys:
+            fields = redirections(self._kind, current.spec, prepared.spec)
+            raise RedirectedKeysError(self._kind, current.slug, fields, keys)
+
     async def _checked(
         self, model: type[BaseModel], data: Mapping[str, Any], current: EntityRow | None
     ) -> Any:
@@ -219,18 +254,16 @@ class EntityWriter:
         )
         return InvalidEntityError([*problems, *_unseen(found, problems)])
 
-    async def take_effect(self) -> None:
-        """Makes a committed write effective here. A failure is not the client's: the write is done,
-        the next rebuild picks it up and readiness tells."""
-        try:
-            await self._services.refresh()
-        except Exception:
-            logger.exception("a catalog write is committed, but the snapshot was not rebuilt")
-
     async def _current(self, entity_id: str) -> EntityRow:
         if not is_id(entity_id):
             raise EntityNotFoundError(self._kind, entity_id)
         return await self._services.store.get(self._kind, entity_id)
+
+
+def check_manager(current: EntityRow, terms: Terms) -> None:
+    """Raises :class:`ManagedByFileError` for what files manage, unless the write is forced."""
+    if current.managed_by == "file" and not terms.forced:
+        raise ManagedByFileError(current.kind, current.slug)
 
 
 def _unseen(found: Sequence[FieldProblem], problems: Sequence[FieldProblem]) -> list[FieldProblem]:

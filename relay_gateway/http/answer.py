@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
 
 from relay_gateway.errors import UpstreamError
-from relay_gateway.http.message import Header, Headers
+from relay_gateway.http.message import Headers
 
 HOLD_BYTES = 256 * 1024
 """How much body is held for an answer that nobody receives yet, before reading pauses."""
+
+
+_NO_HEADERS: Final = Headers()
 
 
 class Receiver(Protocol):
@@ -42,39 +46,41 @@ class Carrier(Protocol):
 class Exchange:
     """The answer to one request.
 
-    ``status`` and ``headers`` are there when :meth:`HttpClient.send` returns. The body is had once,
-    by :meth:`receive` or by :meth:`read`. ``reused`` says whether the connection had carried an
-    answer before, ``resent`` whether the request was sent a second time because a reused connection
-    turned out to be closed.
+    ``status`` and ``headers`` are there when :meth:`answered` returns or ``on_head`` is called. The
+    body is had once, by :meth:`receive`, :meth:`read` or :meth:`take`. ``reused`` says whether the
+    connection had carried an answer before, ``resent`` whether the request was sent a second time
+    because a reused connection turned out to be closed.
     """
 
     __slots__ = (
         "_carrier",
-        "_error",
-        "_fields",
-        "_headers",
+        "_grown",
         "_held",
         "_held_bytes",
         "_paused",
         "_receiver",
         "body_complete",
         "cancelled",
-        "head",
+        "error",
+        "headers",
+        "on_head",
         "resent",
         "reused",
         "status",
         "untouched",
     )
 
-    def __init__(self, carrier: Carrier, head: asyncio.Future[None]) -> None:
+    def __init__(self, carrier: Carrier) -> None:
         self._carrier: Carrier | None = carrier
-        self.head = head
-        self._fields: Sequence[Header] = ()
-        self._headers: Headers | None = None
+        self.headers = _NO_HEADERS
+        self.on_head: Callable[[], None] | None = None
+        """Called once when the head has come, or the exchange has failed before it did."""
+        self.error: UpstreamError | None = None
+        """Why the answer is not whole, or never began."""
+        self._grown: asyncio.Future[None] | None = None
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._receiver: Receiver | None = None
-        self._error: UpstreamError | None = None
         self._paused = False
         self.status = 0
         self.reused = False
@@ -85,12 +91,44 @@ class Exchange:
         """Whether the whole body has arrived."""
         self.cancelled = False
 
-    @property
-    def headers(self) -> Headers:
-        """Header fields of the final response."""
-        if self._headers is None:
-            self._headers = Headers(self._fields)
-        return self._headers
+    async def answered(self) -> None:
+        """Waits for the head. Raises :class:`UpstreamError` when none comes; cancelling it cancels
+        the exchange."""
+        if not self.status and self.error is None:
+            head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.on_head = partial(_set, head)
+            try:
+                await head
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        if self.error is not None and not self.status:
+            raise self.error
+
+    def peek(self) -> bytes:
+        """What has arrived of the body, which nobody has received yet."""
+        return b"".join(self._held)
+
+    async def more(self) -> None:
+        """Waits until more of the body has arrived, or its end. Raises what breaks it off."""
+        if not self.body_complete and self.error is None:
+            self._grown = asyncio.get_running_loop().create_future()
+            try:
+                await self._grown
+            finally:
+                self._grown = None
+        if self.error is not None:
+            raise self.error
+
+    def _grow(self) -> None:
+        if self._grown is not None:
+            _set(self._grown)
+
+    def take(self) -> bytes:
+        """The body of an answer that has arrived whole and that nobody has received."""
+        held = self._held
+        self._held = []
+        return held[0] if len(held) == 1 else b"".join(held)
 
     async def read(self, limit: int) -> bytes:
         """The body or its first ``limit`` bytes; the connection of a longer one is closed.
@@ -98,9 +136,7 @@ class Exchange:
         Raises :class:`UpstreamError` when it breaks off before that.
         """
         if self.body_complete and self._receiver is None:
-            body = b"".join(self._held)
-            self._held.clear()
-            return body[:limit]
+            return self.take()[:limit]
         collector = _Collector(self, limit)
         self.receive(collector)
         try:
@@ -113,18 +149,16 @@ class Exchange:
         # The receiver is let go of at the end: the two would keep each other alive as garbage.
         self._receiver = receiver
         if self._held:
-            chunk = b"".join(self._held)
-            self._held.clear()
             self._held_bytes = 0
-            receiver.data(chunk)
+            receiver.data(self.take())
             if self.cancelled:
                 return
         if self.body_complete:
             self._receiver = None
             receiver.end()
-        elif self._error is not None:
+        elif self.error is not None:
             self._receiver = None
-            receiver.failed(self._error)
+            receiver.failed(self.error)
         elif self._carrier is not None and not self._paused:
             self._carrier.resume_reading()
 
@@ -148,19 +182,23 @@ class Exchange:
         if self.cancelled:
             return
         self.cancelled = True
-        self._receiver = None
+        self._receiver = self.on_head = None
         carrier, self._carrier = self._carrier, None
         if carrier is not None:
             carrier.abandon(self)
 
     # Called by the connection.
 
-    def begin(self, status: int, fields: Sequence[Header]) -> None:
+    def begin(self, status: int, headers: Headers) -> None:
         """The final head is complete."""
         self.status = status
-        self._fields = fields
-        if not self.head.done():
-            self.head.set_result(None)
+        self.headers = headers
+
+    def announce(self) -> None:
+        """What the read that brought the head brought of the body, too, has been delivered."""
+        on_head, self.on_head = self.on_head, None
+        if on_head is not None:
+            on_head()
 
     def deliver(self, chunk: bytes) -> None:
         """Body bytes arrived."""
@@ -171,6 +209,7 @@ class Exchange:
             return
         self._held.append(chunk)
         self._held_bytes += len(chunk)
+        self._grow()
         if self._held_bytes > HOLD_BYTES and self._carrier is not None:
             self._carrier.pause_reading()
 
@@ -181,6 +220,7 @@ class Exchange:
     def complete(self) -> None:
         """The body is whole."""
         self.body_complete = True
+        self._grow()
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.end()
@@ -188,13 +228,17 @@ class Exchange:
     def fail(self, error: UpstreamError) -> None:
         """Nothing more will come, and the answer is not whole."""
         self._carrier = None
-        self._error = error
-        if not self.head.done():
-            self.head.set_exception(error)
-            return
+        self.error = error
+        self._grow()
+        self.announce()
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.failed(error)
+
+
+def _set(head: asyncio.Future[None]) -> None:
+    if not head.done():
+        head.set_result(None)
 
 
 class _Collector:

@@ -9,10 +9,12 @@ from relay_gateway.errors import UpstreamClosedError, UpstreamConnectError
 from relay_gateway.http.answer import Exchange, Receiver
 from relay_gateway.http.dial import Dialer
 from relay_gateway.http.egress import EgressRules, Network
-from relay_gateway.http.outgoing_head import encode_head
+from relay_gateway.http.outgoing_head import ForwardedRequest, OutgoingRequest, outgoing
 from relay_gateway.http.pool import Pool, PoolLimits
 from relay_gateway.http.resolve import Resolver, SystemResolver
 from relay_gateway.http.target import Target
+from relay_gateway.http.tunnel import ProxyLogins
+from relay_gateway.http.upload import BodyWriter
 from relay_gateway.plugin.providers import UpstreamRequest
 
 __all__ = ["Exchange", "HttpClient", "Receiver"]
@@ -20,13 +22,15 @@ __all__ = ["Exchange", "HttpClient", "Receiver"]
 SWEEP_SECONDS = 0.5
 """Precision of deadlines, unless a target has a timeout so short that a tenth of it is finer."""
 FINEST_SWEEP_SECONDS = 0.01
+LATE_SECONDS = 1.0
+"""A sweep that is later than this comes after the process stood still."""
 
 
 class HttpClient:
     """Sends requests to upstreams over kept-alive connections, one pool per target.
 
-    ``egress_deny`` are networks that are refused besides those that always are. One instance serves
-    one event loop.
+    ``egress_deny`` are networks that are refused besides those that always are; ``logins`` is asked
+    for those of egress proxies. One instance serves one event loop.
     """
 
     def __init__(
@@ -35,11 +39,13 @@ class HttpClient:
         egress_deny: Sequence[Network] = (),
         resolver: Resolver | None = None,
         limits: PoolLimits = PoolLimits(),  # noqa: B008  # frozen
+        logins: ProxyLogins | None = None,
     ) -> None:
-        self._dialer = Dialer(resolver or SystemResolver(), EgressRules(egress_deny))
+        self._dialer = Dialer(resolver or SystemResolver(), EgressRules(egress_deny), logins)
         self._limits = limits
         self._pools: dict[Target, Pool] = {}
         self._sweep_seconds = SWEEP_SECONDS
+        self._swept_at = 0.0
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -51,21 +57,51 @@ class HttpClient:
         subclasses of :class:`UpstreamError`, and :class:`UpstreamError` itself for a request that
         cannot be framed.
         """
-        head = encode_head(target, request)
+        prepared = outgoing(target, request)
+        return await self.answer(target, prepared, await self.begin(target, prepared))
+
+    def begin_now(self, target: Target, request: OutgoingRequest) -> Exchange | None:
+        """Sends ``request`` if a connection is idle; its head may come with ``on_head``."""
+        pool = self._pools.get(target)
+        connection = pool.take() if pool is not None else None
+        return None if connection is None else connection.start(request)
+
+    async def begin(self, target: Target, request: OutgoingRequest) -> Exchange:
+        """Sends ``request`` as soon as there is a connection; its head is still to come."""
         pool = self._pools.get(target) or self._open_pool(target)
         connection = pool.take() or await pool.acquire()
-        exchange = connection.start(head, request)
+        return connection.start(request)
+
+    async def answer(
+        self, target: Target, request: OutgoingRequest, exchange: Exchange
+    ) -> Exchange:
+        """The exchange when its head is there, or that of a ``request`` sent again; as :meth:`send`
+        says."""
         try:
-            await _head_of(exchange)
+            await exchange.answered()
         except UpstreamClosedError:
             if not (exchange.reused and exchange.untouched) or self._closed:
                 raise
         else:
             return exchange
-        exchange = (await pool.acquire_new()).start(head, request)
+        pool = self._pools.get(target) or self._open_pool(target)
+        exchange = (await pool.acquire_new()).start(request)
         exchange.resent = True
-        await _head_of(exchange)
+        await exchange.answered()
         return exchange
+
+    async def upload(
+        self, target: Target, request: ForwardedRequest, *, chunked: bool
+    ) -> tuple[Exchange, BodyWriter]:
+        """Sends the head of ``request``, and gives what its body is to be written with.
+
+        It goes out on a connection that has not carried anything: a body that is not held cannot be
+        sent again when a reused connection turns out to be closed.
+        """
+        pool = self._pools.get(target) or self._open_pool(target)
+        connection = await pool.acquire_new()
+        exchange = connection.start(request)
+        return exchange, connection.open_upload(exchange, chunked=chunked)
 
     def retain(self, targets: Collection[Target]) -> None:
         """Keeps connections to ``targets`` only: others are closed, busy ones when done."""
@@ -103,11 +139,16 @@ class HttpClient:
 
     def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
+        self._swept_at = loop.time()
         self._sweep_timer = loop.call_later(self._sweep_seconds, self._sweep)
 
     def _sweep(self) -> None:
         """Looks after all deadlines; a timer per request would cost more than its parsing."""
         now = asyncio.get_running_loop().time()
+        if now - self._swept_at > 2 * self._sweep_seconds + LATE_SECONDS:
+            # The process stood still, and what hosts answered in time has not been read yet.
+            self._schedule_sweep()
+            return
         for target, pool in tuple(self._pools.items()):
             pool.sweep(now)
             if pool.is_empty:
@@ -117,11 +158,3 @@ class HttpClient:
         else:
             self._sweep_timer = None
             self._sweep_seconds = SWEEP_SECONDS
-
-
-async def _head_of(exchange: Exchange) -> None:
-    try:
-        await exchange.head
-    except asyncio.CancelledError:
-        exchange.cancel()
-        raise

@@ -8,25 +8,22 @@ answer), and *closed* (the transport sends what it still holds).
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
-from collections.abc import Callable
+from collections.abc import Coroutine
 from enum import Enum, auto
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.body_room import LARGE_BODY_BYTES
-from relay_gateway.http.deadlines import NEVER, WriteProgress, body_deadline
+from relay_gateway.http.deadlines import NEVER, body_deadline
 from relay_gateway.http.exchange import ServerExchange
 from relay_gateway.http.half_close import HalfCloseWatch
 from relay_gateway.http.incoming_head import HeadReader, RequestHead
+from relay_gateway.http.patience import PatientProtocol
 from relay_gateway.http.plane import Plane, ServerState
 from relay_gateway.http.request_body import RequestBody
 from relay_gateway.http.response_head import CLOSE, KEEP_ALIVE
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-_LOOKS_PER_STALL: Final = 4
 
 
 class _Phase(Enum):
@@ -35,10 +32,11 @@ class _Phase(Enum):
     CLOSED = auto()
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(PatientProtocol):
     """The protocol of one accepted connection; the server calls :meth:`shutdown` to drain it."""
 
     __slots__ = (
+        "_beginning",
         "_body",
         "_body_base",
         "_body_since",
@@ -46,37 +44,28 @@ class ServerConnection(asyncio.Protocol):
         "_crowded_out",
         "_draining",
         "_exchange",
+        "_head_begun",
         "_keep_alive",
         "_last",
-        "_loop",
         "_peer_done",
         "_pending",
         "_phase",
         "_plane",
-        "_progress",
-        "_read_deadline",
         "_reader",
-        "_received_at",
         "_state",
         "_task",
-        "_transport",
         "_version",
         "_watch",
-        "_write_look",
-        "_written",
         "client_address",
-        "deadline",
         "write_paused",
     )
 
     def __init__(self, plane: Plane, state: ServerState, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(plane.limits, loop)
         self._plane = plane
         self._state = state
-        self._loop = loop
         self._reader = HeadReader(plane.limits)
-        self._progress = WriteProgress()
         self._phase = _Phase.OPEN
-        self._transport: asyncio.Transport
         self._exchange: ServerExchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._body = RequestBody(0)
@@ -85,9 +74,9 @@ class ServerConnection(asyncio.Protocol):
         self._version = "1.1"
         self._keep_alive = self._last = self._draining = False
         self._peer_done = self._continue_due = self._crowded_out = False
-        self._received_at = self._body_since = 0.0
-        self._body_base = self._written = 0
-        self._read_deadline = self._write_look = self.deadline = NEVER
+        self._head_begun = self._beginning = False
+        self._body_since = 0.0
+        self._body_base = 0
         self.write_paused = False
         self.client_address = ""
 
@@ -96,11 +85,13 @@ class ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to wait for the first request."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(self._plane.limits.write_high_water_bytes)
         peer = transport.get_extra_info("peername")
         self.client_address = peer[0] if isinstance(peer, tuple) else ""
+        if not self._plane.door.lets_in(self._transport, self.client_address):
+            return
+        self._transport.set_write_buffer_limits(self._limits.write_high_water_bytes)
         self._state.connections.add(self)
-        self._read_until(self._loop.time() + self._plane.limits.idle_seconds)
+        self._read_until(self._loop.time() + self._limits.idle_seconds)
         self._plane.sweep.add(self, self._loop)
 
     def data_received(self, data: bytes) -> None:
@@ -132,6 +123,7 @@ class ServerConnection(asyncio.Protocol):
         """Tells the handler, once, and lets everything go."""
         self._phase = _Phase.CLOSED
         self._state.connections.discard(self)
+        self._plane.door.leave(self.client_address)
         self._plane.sweep.discard(self)
         self._reader.close()
         self._pending = b""
@@ -167,30 +159,41 @@ class ServerConnection(asyncio.Protocol):
     # Requests.
 
     def _take_head(self, data: bytes) -> None:
-        if not self._received_at:
-            self._received_at = now = self._loop.time()
-            self._read_until(now + self._plane.limits.header_seconds)
+        """Reads on in a head; of requests that came together, each that can be begun with."""
+        while self._read_head(data) and self._exchange is None and self._phase is _Phase.OPEN:
+            if not self._pending:
+                break
+            data, self._pending = self._pending, b""
+            self._read_on()
+
+    def _read_head(self, data: bytes) -> bool:
+        """Whether ``data`` completed a head, whose handler has then been started."""
         try:
             rest = self._reader.feed(data)
         except RequestRefusedError as refusal:
             self._refuse(refusal)
-            return
+            return False
         if rest is not None and self._reader.head is not None:
+            self._head_begun = False
             self._begin(self._reader.head, rest)
-        elif not self._reader.begun:
+            return True
+        if not self._reader.begun:
             self._await_request()
+        elif not self._head_begun:
+            self._head_begun = True
+            self._read_until(self._loop.time() + self._limits.header_seconds)
+        return False
 
     def _await_request(self) -> None:
-        self._received_at = 0.0
-        self._read_until(self._loop.time() + self._plane.limits.idle_seconds)
+        self._head_begun = False
+        self._read_until(self._loop.time() + self._limits.idle_seconds)
 
     def _begin(self, head: RequestHead, rest: bytes) -> None:
         """Starts the handler of a request whose head is complete."""
         self._version, self._keep_alive = head.version, head.keep_alive
         self._body = body = RequestBody(head.length)
         self._continue_due = head.expects_continue
-        exchange = ServerExchange(self, head, body, self._received_at)
-        self._received_at = 0.0
+        exchange = ServerExchange(self, head, body)
         self._read_until(NEVER)
         if rest:
             try:
@@ -203,16 +206,20 @@ class ServerConnection(asyncio.Protocol):
             self._hold(rest)
         if not body.complete and not self._continue_due:
             self._start_body_clock()
-        self._dispatch(exchange)
-
-    def _dispatch(self, exchange: ServerExchange) -> None:
         self._task = None
         self._state.total_requests += 1
-        self._state.tasks.add(self._loop.create_task(self._run(exchange)))
+        self._beginning = True
+        work = self._plane.begin(exchange)
+        self._beginning = False
+        if work is not None:
+            self._state.tasks.add(self._loop.create_task(self._run(exchange, work)))
 
     def _take_body(self, data: bytes) -> None:
         body = self._body
         if body.failed:
+            return
+        if body.reader is not None:
+            self._pass_on(body, data)
             return
         try:
             rest = self._feed(data)
@@ -227,13 +234,27 @@ class ServerConnection(asyncio.Protocol):
             if rest:
                 self._hold(rest)
         elif not body.awaited:
-            if body.received > self._plane.limits.read_ahead_bytes:
+            if body.received > self._limits.read_ahead_bytes:
                 self._transport.pause_reading()
                 self._read_until(NEVER)
         elif body.received > LARGE_BODY_BYTES and not self._plane.room.charge(self, body.received):
             self._crowded_out = True
             self._transport.pause_reading()
-            self._read_until(self._loop.time() + self._plane.limits.body_wait_seconds)
+            self._read_until(self._loop.time() + self._limits.body_wait_seconds)
+
+    def _pass_on(self, body: RequestBody, data: bytes) -> None:
+        """Takes a piece of a body that nobody collects."""
+        try:
+            rest = self._feed(data)
+        except RequestRefusedError as refusal:
+            self._read_until(NEVER)
+            body.fail(refusal)
+            return
+        if body.complete:
+            self._read_until(NEVER)
+            if rest:
+                self._hold(rest)
+        body.hand_over()
 
     def go_on(self) -> None:
         """There is room for the rest of the body."""
@@ -254,12 +275,12 @@ class ServerConnection(asyncio.Protocol):
         body = self._body
         expected = None if body.length is None else body.length - self._body_base
         received = body.received - self._body_base
-        return body_deadline(self._plane.limits, self._body_since, received, expected)
+        return body_deadline(self._limits, self._body_since, received, expected)
 
     def _hold(self, data: bytes) -> None:
         """Keeps what belongs to a later request until this one is answered."""
         self._pending += data
-        if len(self._pending) > self._plane.limits.read_ahead_bytes:
+        if len(self._pending) > self._limits.read_ahead_bytes:
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
@@ -273,12 +294,12 @@ class ServerConnection(asyncio.Protocol):
 
     # The handler.
 
-    async def _run(self, exchange: ServerExchange) -> None:
+    async def _run(self, exchange: ServerExchange, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.current_task()
         if exchange is self._exchange:
             self._task = task
         try:
-            await self._plane.handle(exchange)
+            await work
         finally:
             self._state.tasks.discard(cast("asyncio.Task[None]", task))
             if self._task is task:
@@ -286,18 +307,10 @@ class ServerConnection(asyncio.Protocol):
 
     # The exchange's side.
 
-    def send(self, *data: bytes) -> None:
-        """Hands bytes to the transport, all pieces in one system call."""
-        if len(data) == 1:
-            self._written += len(data[0])
-            self._transport.write(data[0])
-        else:
-            self._written += sum(map(len, data))
-            self._transport.writelines(data)
-
-    def send_soon(self, flush: Callable[[], None]) -> None:
-        """Has ``flush`` called once the running callback and those already due are done."""
-        self._loop.call_soon(flush)
+    def run(self, exchange: ServerExchange, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on with ``exchange`` in a task, see :meth:`ServerExchange.run`."""
+        guarded = self._plane.guard(exchange, work)
+        self._state.tasks.add(self._loop.create_task(self._run(exchange, guarded)))
 
     def expect_body(self, exchange: ServerExchange) -> None:
         """Reads on, and tells a caller that waits for it to send the body."""
@@ -309,6 +322,22 @@ class ServerConnection(asyncio.Protocol):
         self._read_on()
         if self._read_deadline == NEVER:
             self._start_body_clock()
+
+    def stream_body(self, exchange: ServerExchange) -> None:
+        """Hands the body over from now on; what was held of it takes no room any more."""
+        if exchange is not self._exchange:
+            return
+        self._plane.room.leave(self)
+        self._crowded_out = False
+        if not self._body.complete:
+            self.expect_body(exchange)
+        self._body.hand_over()  # last, because its reader may already have no room for more
+
+    def pause_body(self, exchange: ServerExchange) -> None:
+        """Reads no more of the body for now; what the caller does meanwhile is not slow."""
+        if exchange is self._exchange and not self._body.complete:
+            self._transport.pause_reading()
+            self._read_until(NEVER)
 
     def begin_answer(self, *, delimited: bool) -> bytes:
         """The fields that the connection adds to the answer that begins now."""
@@ -326,23 +355,24 @@ class ServerConnection(asyncio.Protocol):
     def end_answer(self) -> None:
         """Goes on with the next request, or ends the connection."""
         self._exchange = self._task = None
-        if self._transport.get_write_buffer_size():
+        if self._write_look == NEVER and self._transport.get_write_buffer_size():
             self._watch_writes()
         if self._last or self._draining:
             self._end()
         elif self._pending:
-            self._take_pending()
+            if not self._beginning:  # or whoever began goes on with them
+                self._take_pending()
         elif self._peer_done:
             self._close()
         else:
-            self._read_until(self._loop.time() + self._plane.limits.idle_seconds)
+            self._read_until(self._loop.time() + self._limits.idle_seconds)
 
     def _take_pending(self) -> None:
         pending, self._pending = self._pending, b""
         self._read_on()
         self._take_head(pending)
-        if self._peer_done and self._exchange is None:
-            self._close()
+        if self._peer_done and (self._exchange is None or not self._body.complete):
+            self._close()  # what is missing cannot come any more
 
     def cut_answer(self, *, reset: bool) -> None:
         """Ends the connection so that the caller sees that the answer is incomplete."""
@@ -371,14 +401,12 @@ class ServerConnection(asyncio.Protocol):
         self._transport.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._read_until(self._loop.time() + self._plane.limits.linger_seconds)
+        self._read_until(self._loop.time() + self._limits.linger_seconds)
 
     def _reset(self) -> None:
         """Ends the connection at once; what is still under way is lost, and visibly so."""
-        connection = self._transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._phase = _Phase.CLOSED
-        self._transport.abort()
+        self._abort_with_reset()
 
     def _close(self) -> None:
         self._phase = _Phase.CLOSED
@@ -388,51 +416,21 @@ class ServerConnection(asyncio.Protocol):
 
     # Deadlines.
 
-    def _read_until(self, deadline: float) -> None:
-        self._read_deadline = deadline
-        self.deadline = min(deadline, self._write_look)
-
-    def _watch_writes(self) -> None:
-        """Begins to look whether the caller takes what is sent."""
-        now = self._loop.time()
-        self._progress.start(now, self._written - self._transport.get_write_buffer_size())
-        self._look_at_writes_after(now)
-
-    def _look_at_writes_after(self, now: float) -> None:
-        self._write_look = now + self._plane.limits.write_stall_seconds / _LOOKS_PER_STALL
-        self.deadline = min(self._read_deadline, self._write_look)
-
-    def on_deadline(self, now: float) -> None:
-        """Ends what has waited for the caller for too long."""
-        if now >= self._write_look and self._writes_stalled(now):
-            # A mere close would leave the kernel with all that the caller does not take, for
-            # minutes, and then end an answer without length as if it were whole.
-            self._reset()
-        elif now >= self._read_deadline:
-            self._stop_waiting(now)
-
-    def _writes_stalled(self, now: float) -> bool:
-        waiting = self._transport.get_write_buffer_size()
-        if not waiting and self._phase is not _Phase.CLOSED:
-            self._write_look = NEVER
-            self._read_until(self._read_deadline)
-            return False
-        self._look_at_writes_after(now)
-        stalled = self._progress.stalled_for(now, self._written - waiting)
-        return stalled >= self._plane.limits.write_stall_seconds
+    def _is_closed(self) -> bool:
+        return self._phase is _Phase.CLOSED
 
     def _stop_waiting(self, now: float) -> None:
         if self._exchange is not None:
             self._judge_body(now)
-        elif self._received_at and self._phase is _Phase.OPEN:
-            seconds = self._plane.limits.header_seconds
+        elif self._head_begun and self._phase is _Phase.OPEN:
+            seconds = self._limits.header_seconds
             message = f"The request head was not complete after {seconds:g} seconds."
             self._refuse(RequestRefusedError(408, "request_timeout", message))
         elif self._write_look == NEVER:
             self._close()
         else:
             # Still taking the last answer: that is not idle.
-            self._read_until(now + self._plane.limits.idle_seconds)
+            self._read_until(now + self._limits.idle_seconds)
 
     def _judge_body(self, now: float) -> None:
         if self._crowded_out:

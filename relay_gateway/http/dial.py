@@ -7,21 +7,31 @@ import socket
 import ssl
 from ipaddress import ip_address
 
-from relay_gateway.errors import UpstreamConnectError, UpstreamTimeoutError, UpstreamTlsError
+from relay_gateway.errors import (
+    EgressProxyError,
+    SecretError,
+    UpstreamConnectError,
+    UpstreamTimeoutError,
+    UpstreamTlsError,
+)
 from relay_gateway.http.egress import EgressRules
 from relay_gateway.http.race import connect_first
 from relay_gateway.http.resolve import Resolver
 from relay_gateway.http.target import Target
 from relay_gateway.http.tls import TlsContexts
-from relay_gateway.http.tunnel import Proxy, TunnelRequest
+from relay_gateway.http.tunnel import Proxy, ProxyLogins, TunnelRequest
+from relay_gateway.secret import Secret
 
 
 class Dialer:
     """Connects protocols to targets; nothing else in the core opens a socket to an upstream."""
 
-    def __init__(self, resolver: Resolver, rules: EgressRules) -> None:
+    def __init__(
+        self, resolver: Resolver, rules: EgressRules, logins: ProxyLogins | None = None
+    ) -> None:
         self._resolver = resolver
         self._rules = rules
+        self._logins = logins
         self._tls = TlsContexts()
 
     async def dial(self, target: Target, protocol: asyncio.Protocol) -> None:
@@ -66,15 +76,35 @@ class Dialer:
         self._check_beyond(target)
         proxy_tls = await self._tls.get(None) if proxy.scheme == "https" else None
         context = await self._tls.get(target.ca_file) if target.scheme == "https" else None
+        login = await self._login(target, proxy)
         sock = await self._reach(proxy.scheme, proxy.host, proxy.port)
-        request = TunnelRequest(proxy, target)
+        request = TunnelRequest(proxy, target, login)
         transport = await _attach(sock, request, proxy.host, proxy_tls)
         try:
             await request.opened
             await _hand_over(transport, protocol, target.host, context)
-        except BaseException:
+        except BaseException as error:
             transport.abort()
+            self._judge(error, target, login)
             raise
+
+    async def _login(self, target: Target, proxy: Proxy) -> Secret | None:
+        if target.proxy_credential is None:
+            return None
+        if self._logins is None:
+            raise EgressProxyError(f"nothing here knows the login of the egress proxy {proxy.name}")
+        try:
+            return await self._logins.get(target.proxy_credential)
+        except SecretError as error:
+            raise EgressProxyError(
+                f"the login of the egress proxy {proxy.name} cannot be had: {error}"
+            ) from error
+
+    def _judge(self, error: BaseException, target: Target, login: Secret | None) -> None:
+        """Has a login that the proxy refused looked up again: it may have been replaced."""
+        refused = isinstance(error, EgressProxyError) and error.status == 407
+        if refused and self._logins and target.proxy_credential and login:
+            self._logins.refused(target.proxy_credential, login)
 
     def _check_beyond(self, target: Target) -> None:
         """What can be checked of an address that the proxy resolves: literals, and plain http."""

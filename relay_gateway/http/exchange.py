@@ -7,11 +7,11 @@ until :meth:`~ServerExchange.finish` or :meth:`~ServerExchange.abort`, then *fin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from relay_gateway.http.incoming_head import RequestHead
-from relay_gateway.http.request_body import CallerGoneError, RequestBody
+from relay_gateway.http.request_body import BodyReader, CallerGoneError, RequestBody
 from relay_gateway.http.response_head import has_body, status_line
 
 __all__ = ["CallerConnection", "CallerGoneError", "ServerExchange"]
@@ -33,8 +33,17 @@ class CallerConnection(Protocol):
     def send_soon(self, flush: Callable[[], None]) -> None:
         """Has ``flush`` called once the running callback and those already due are done."""
 
+    def run(self, exchange: ServerExchange, work: Coroutine[Any, Any, None]) -> None:
+        """Runs ``work`` in a task that belongs to ``exchange``."""
+
     def expect_body(self, exchange: ServerExchange) -> None:
         """Somebody waits for the rest of the body: read on, and ask the caller for it."""
+
+    def stream_body(self, exchange: ServerExchange) -> None:
+        """Hands the body to its reader, what has come of it and what comes."""
+
+    def pause_body(self, exchange: ServerExchange) -> None:
+        """Reads no more of the body until it is expected again."""
 
     def begin_answer(self, *, delimited: bool) -> bytes:
         """The ``Date`` line, and ``Connection`` where this answer is the last or HTTP/1.0 goes on.
@@ -52,8 +61,8 @@ class CallerConnection(Protocol):
 class ServerExchange:
     """A request whose head has arrived, and the way to answer it.
 
-    ``path`` is raw and canonical, ``received_at`` the loop's time at which the request began to
-    arrive, or became the next one on its connection. ``bytes_out`` counts body bytes.
+    ``path`` is raw and canonical. ``bytes_out`` counts body bytes. ``memory`` outlives the request:
+    the connection's next one has the same if its head differs in nothing but the length.
 
     A ``headers`` argument is an encoded block, each line with its CRLF. It must not hold ``Date``,
     ``Connection``, ``Content-Length`` or ``Transfer-Encoding``: those are written here.
@@ -76,18 +85,17 @@ class ServerExchange:
         "finished",
         "headers",
         "http_version",
+        "memory",
         "method",
         "path",
         "query",
-        "received_at",
         "started",
     )
 
-    def __init__(
-        self, connection: CallerConnection, head: RequestHead, body: RequestBody, received_at: float
-    ) -> None:
+    def __init__(self, connection: CallerConnection, head: RequestHead, body: RequestBody) -> None:
         self._connection = connection
         self._body = body
+        self.memory = head.memory
         self.method = head.method
         self.path = head.path
         self.query = head.query
@@ -95,7 +103,6 @@ class ServerExchange:
         self.http_version = head.version
         self.content_length = head.length
         self.client_address = connection.client_address
-        self.received_at = received_at
         self.started = self.finished = self.disconnected = False
         self.bytes_out = 0
         self._chunked = self._silent = self._probed = False
@@ -148,34 +155,90 @@ class ServerExchange:
             body.check(limit)
         return body.whole()
 
+    @property
+    def body_complete(self) -> bool:
+        """Whether :meth:`read_body` would not suspend."""
+        return self._body.complete
+
+    def take_body(self, limit: int) -> bytes:
+        """What :meth:`read_body` returns or raises, where the body is complete."""
+        body = self._body
+        body.check(limit)
+        return body.whole()
+
+    async def read_beginning(self, limit: int) -> bytes:
+        """What has come of the body, as soon as it is whole or longer than ``limit`` bytes.
+
+        It stays in place for :meth:`take_body` or :meth:`stream_body`. Raises as :meth:`read_body`,
+        but for the 413.
+        """
+        body = self._body
+        if not body.complete and body.received <= limit:
+            self._connection.expect_body(self)
+            await body.wait(limit)
+        return body.so_far()
+
+    def stream_body(self, reader: BodyReader) -> None:
+        """Hands the body to ``reader``, from its first byte on and as it comes."""
+        self._body.reader = reader
+        self._connection.stream_body(self)
+
+    def pause_body(self) -> None:
+        """Lets a body that is being handed over wait: its reader has no room."""
+        self._connection.pause_body(self)
+
+    def resume_body(self) -> None:
+        """Goes on handing over the body."""
+        if self._body.reader is not None:
+            self._connection.expect_body(self)
+
+    def drop_body(self) -> None:
+        """Hands over no more of the body: nobody wants the rest."""
+        if self._body.reader is not None:
+            self._body.reader = None
+            self._connection.pause_body(self)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on in a task, which is cancelled when the caller leaves and nobody else is told."""
+        self._connection.run(self, work)
+
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """Answers at once and completely; ``Content-Length`` is added."""
         if not self._begin():
             return
         self.finished = True
-        common = self._connection.begin_answer(delimited=True)
-        framing, content = b"\r\n", b""
+        connection = self._connection
+        common = connection.begin_answer(delimited=True)
+        size = len(body)
         if has_body(status):
-            framing = b"Content-Length: %d\r\n\r\n" % len(body)
-            content = b"" if self.method == "HEAD" else body
-        self.bytes_out = len(content)
-        head = self._rest_of_head(status_line(status), common, headers, framing)
-        if len(content) <= _JOINED_BYTES:
-            self._connection.send(head + content)
+            framing = b"Content-Length: %d\r\n\r\n" % size
+            if self.method == "HEAD":
+                body, size = b"", 0
         else:
-            self._connection.send(head, content)
-        self._connection.end_answer()
+            framing, body, size = b"\r\n", b"", 0
+        self.bytes_out = size
+        if size <= _JOINED_BYTES:
+            connection.send(self._rest_of_head(status_line(status), common, headers, framing, body))
+        else:
+            head = self._rest_of_head(status_line(status), common, headers, framing)
+            connection.send(head, body)
+        connection.end_answer()
 
-    def start(self, status: int, headers: bytes, length: int | None) -> None:
+    def start(
+        self, status: int, headers: bytes, length: int | None, *, dated: bool = False
+    ) -> None:
         """Sends the head of an answer of ``length`` bytes, or of a length not known yet (``None``).
 
-        The latter is sent chunked, or to an HTTP/1.0 caller until the connection closes.
+        The latter is sent chunked, or to an HTTP/1.0 caller until the connection closes. A
+        ``dated`` answer is somebody else's and has its own ``Date`` in ``headers``.
         """
         if not self._begin():
             return
         framing = self._choose_framing(status, length)
         delimited = self._chunked or self._silent or length is not None
         common = self._connection.begin_answer(delimited=delimited)
+        if dated:
+            common = common.partition(b"\r\n")[2]
         self._head = self._rest_of_head(status_line(status), common, headers, framing)
         # The first piece of the body is usually at hand: one system call for both.
         self._connection.send_soon(self._flush_head)

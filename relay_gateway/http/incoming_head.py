@@ -1,7 +1,12 @@
-"""Reading the head of a request: found in the stream, parsed by httptools, held to the rules."""
+"""Reading the head of a request: found in the stream, parsed by httptools, held to the rules.
+
+Clients repeat themselves: on a kept connection one head after the other is the same but for its
+``Content-Length``. Such a head is compared, not parsed again.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import httptools
@@ -9,7 +14,7 @@ import msgspec
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.limits import ServerLimits
-from relay_gateway.http.message import Headers
+from relay_gateway.http.message import Headers, HeadMemory
 from relay_gateway.http.wire_rules import (
     body_framing,
     can_become_request_line,
@@ -25,10 +30,15 @@ from relay_gateway.http.wire_rules import (
 _END: Final = b"\r\n\r\n"
 # A method and the white space before an over-long target.
 _REQUEST_LINE_SLACK: Final = 64
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})\r\n", re.IGNORECASE)
+_LENGTH_DIGITS: Final = 18
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """What a request says before its body; ``length`` is ``None`` for a chunked one."""
+    """What a request says before its body; ``length`` is ``None`` for a chunked one.
+
+    ``memory`` is the same object in heads that differ in their length only.
+    """
 
     method: str
     path: str
@@ -38,6 +48,7 @@ class RequestHead(msgspec.Struct, frozen=True):
     length: int | None
     expects_continue: bool
     keep_alive: bool
+    memory: HeadMemory
 
 
 class _Fields:
@@ -61,7 +72,17 @@ class HeadReader:
     It never looks at a byte behind the head, so bodies and pipelined requests stay with its owner.
     """
 
-    __slots__ = ("_blank", "_buffer", "_fed", "_fields", "_limits", "head")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_blank",
+        "_buffer",
+        "_digits",
+        "_fed",
+        "_fields",
+        "_limits",
+        "head",
+    )
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -69,6 +90,8 @@ class HeadReader:
         self._blank = False
         self._fed = 0
         self._fields: _Fields | None = None
+        # The last head as it was on the wire, without the digits of its length.
+        self._before = self._after = self._digits = b""
         self.head: RequestHead | None = None
 
     @property
@@ -81,6 +104,28 @@ class HeadReader:
 
         Raises :class:`RequestRefusedError` as soon as the bytes cannot become an acceptable head.
         """
+        before = self._before
+        if before and data.startswith(before) and not self._buffer:
+            start = len(before)
+            end = data.find(b"\r", start, start + _LENGTH_DIGITS + 1)
+            if data.startswith(self._after, end) and self._repeats(data[start:end]):
+                return data[end + len(self._after) :]
+        return self._feed_new(data)
+
+    def _repeats(self, digits: bytes) -> bool:
+        """Takes the last head again, with the length that ``digits`` tell."""
+        head = self.head
+        self._blank = False
+        if digits == self._digits:
+            return head is not None
+        if head is None or not digits.isdigit():
+            return False
+        self._digits = digits
+        headers = head.headers.replaced(b"content-length", digits)
+        self.head = msgspec.structs.replace(head, headers=headers, length=int(digits))
+        return True
+
+    def _feed_new(self, data: bytes) -> bytes | None:
         searched = max(0, len(self._buffer) - 3)
         if self._buffer:
             data = self._buffer + data
@@ -94,14 +139,25 @@ class HeadReader:
             self._buffer = data
             self._read_part(data)
             return None
-        self.head = self._read(data[:size])
+        self.head = head = self._read(data[:size])
         self._buffer = b""
         self._blank = False
+        self._remember(head, data[:size])
         return data[size:]
 
+    def _remember(self, head: RequestHead, wire: bytes) -> None:
+        """Keeps the head for comparison, if it is one that differs in its length at most."""
+        self._before = b""
+        found = _LENGTH.search(wire)
+        longest = self._limits.header_bytes - _LENGTH_DIGITS
+        if found is not None and b"expect" not in head.headers and len(wire) <= longest:
+            start, end = found.span(1)
+            self._before, self._digits, self._after = wire[:start], wire[start:end], wire[end:]
+
     def close(self) -> None:
-        """Lets go of what is held for an unfinished head, parser included."""
-        self._buffer = b""
+        """Lets go of what is held for an unfinished head, parser included, and of the last one."""
+        self._buffer = self._before = b""
+        self.head = None
         self._release()
 
     def _drop_blank_line(self, data: bytes) -> bytes:
@@ -144,8 +200,17 @@ class HeadReader:
         parts = split_target(target)
         check_host(headers, version, parts.authority)
         length, expects = body_framing(headers, version)
+        keep_alive = fields.keep_alive
         return RequestHead(
-            method, parts.path, parts.query, version, headers, length, expects, fields.keep_alive
+            method,
+            parts.path,
+            parts.query,
+            version,
+            headers,
+            length,
+            expects,
+            keep_alive,
+            HeadMemory(),
         )
 
     def _parse(self, data: bytes) -> _Fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,9 @@ class ServerLimits:
     much is read that nobody asked for yet: the body of a request that is still being judged, or
     the next request on the connection. All large bodies together may hold ``body_memory_bytes``
     before the first byte of their answers; where they hold more, those that came later wait for
-    ``body_wait_seconds`` at most. ``sweep_seconds`` is how often deadlines are looked at, and
-    so by how much each may be exceeded.
+    ``body_wait_seconds`` at most. ``connections`` may be open, and ``connections_per_address``
+    of one address or IPv6 network of 64 bits, except those of ``uncounted``. ``sweep_seconds`` is
+    how often deadlines are looked at, and so by how much each may be exceeded.
     """
 
     header_bytes: int = 32 * 1024
@@ -34,4 +36,7 @@ class ServerLimits:
     linger_seconds: float = 5.0
     write_high_water_bytes: int = 32 * 1024
     read_ahead_bytes: int = 64 * 1024
+    connections: int = 1 << 20
+    connections_per_address: int = 8192
+    uncounted: tuple[IPv4Network | IPv6Network, ...] = ()
     sweep_seconds: float = 1.0

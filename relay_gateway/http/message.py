@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 Header = tuple[bytes, bytes]
 """Name and value as they were on the wire, the value without surrounding white space."""
@@ -24,8 +25,8 @@ class Headers:
         for name, value in fields:
             self.add(name, value)
 
-    def add(self, name: bytes, value: bytes) -> None:
-        """Appends one field; ``name`` in any case."""
+    def add(self, name: bytes, value: bytes) -> bytes:
+        """Appends one field and returns its ``name``, which comes in any case, in lower case."""
         self.fields.append((name, value))
         lower = name.lower()
         if lower not in self._first:
@@ -34,6 +35,7 @@ class Headers:
             self._repeated = {lower}
         else:
             self._repeated.add(lower)
+        return lower
 
     def get(self, name: bytes) -> bytes | None:
         """The first value of ``name`` (lower case), or ``None``."""
@@ -58,6 +60,22 @@ class Headers:
         lowered = [(name.lower(), value) for name, value in self.fields]
         return [pair for pair in lowered if pair[0] in names]
 
+    def replaced(self, name: bytes, value: bytes) -> Headers:
+        """A copy with another value for ``name`` (lower case), which must be there once."""
+        copy = Headers()
+        copy.fields = [
+            (field, value if field.lower() == name else old) for field, old in self.fields
+        ]
+        copy._first = {**self._first, name: value}
+        copy._repeated = self._repeated
+        return copy
+
+    @property
+    def length(self) -> int | None:
+        """How long the body is that they announce, in bytes; ``None`` where they do not say."""
+        value = self.get(b"content-length")
+        return int(value) if value is not None and value.isdigit() else None
+
     def names(self) -> frozenset[bytes]:
         """The lower-case names that are present."""
         return frozenset(self._first)
@@ -67,3 +85,12 @@ class Headers:
 
     def __len__(self) -> int:
         return len(self.fields)
+
+
+class HeadMemory:
+    """What a handler worked out from a head, kept for as long as its connection repeats it."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httptools
 
 from relay_gateway.errors import UpstreamProtocolError
-from relay_gateway.http.message import Header
+from relay_gateway.http.message import Headers
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 256
@@ -24,7 +24,8 @@ class ResponseReader:
     """Parser of the responses of one connection.
 
     :meth:`begin` before each request, :meth:`feed` for what arrives. Then ``head_complete`` with
-    ``status`` and ``fields``, :meth:`take` for body bytes, ``complete`` and at last ``keep_alive``.
+    ``status`` and ``headers``, :meth:`take` for body bytes, ``complete`` and at last
+    ``keep_alive``.
     Informational responses are skipped, trailers are dropped.
     """
 
@@ -39,9 +40,10 @@ class ResponseReader:
         "_problem",
         "_silent",
         "_transfer_coded",
+        "_versioned",
         "complete",
-        "fields",
         "head_complete",
+        "headers",
         "keep_alive",
         "status",
         "trailing",
@@ -60,6 +62,7 @@ class ResponseReader:
         self._silent = 0
         self._problem = ""
         self._prefix = b""
+        self._versioned = False
         self.complete = False
         self.keep_alive = False
         self.trailing = False
@@ -67,7 +70,7 @@ class ResponseReader:
 
     def _begin_head(self) -> None:
         self.status = 0
-        self.fields: list[Header] = []
+        self.headers = Headers()
         self.head_complete = False
         self._framed = False
         self._transfer_coded = False
@@ -81,7 +84,7 @@ class ResponseReader:
         parser = self._parser
         if parser is None:
             return
-        if len(self._prefix) < len(_VERSION):
+        if not self._versioned and not self._begins_well(data):
             self._check_version(data)
         try:
             parser.feed_data(data)
@@ -95,10 +98,16 @@ class ResponseReader:
         if not self.complete and not self._body:
             self._count_silence(len(data))
 
+    def _begins_well(self, data: bytes) -> bool:
+        """Whether an answer begins here that tells its version in one piece, as nearly all do."""
+        self._versioned = not self._prefix and data.startswith(_VERSION)
+        return self._versioned
+
     def _check_version(self, data: bytes) -> None:
         self._prefix += data[: len(_VERSION) - len(self._prefix)]
         if not _VERSION.startswith(self._prefix):
             raise UpstreamProtocolError("the upstream's answer is not HTTP/1.1")
+        self._versioned = len(self._prefix) == len(_VERSION)
 
     def _count_silence(self, amount: int) -> None:
         self._silent += amount
@@ -142,14 +151,13 @@ class ResponseReader:
             self._refuse(f"more than {MAX_HEAD_BYTES} bytes of header")
         if self.head_complete:
             return
-        fields = self.fields
-        if len(fields) >= MAX_HEADER_FIELDS:
+        headers = self.headers
+        if len(headers.fields) >= MAX_HEADER_FIELDS:
             self._refuse(f"more than {MAX_HEADER_FIELDS} header fields")
-        fields.append((name, value.rstrip(b" \t")))
-        length = len(name)
-        if length == 14 and name.lower() == b"content-length":
+        lower = headers.add(name, value.rstrip(b" \t"))
+        if lower == b"content-length":
             self._framed = True
-        elif length == 17 and name.lower() == b"transfer-encoding":
+        elif lower == b"transfer-encoding":
             self._check_coding(value)
 
     def on_headers_complete(self) -> None:

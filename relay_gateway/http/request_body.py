@@ -1,8 +1,10 @@
-"""The body of one request while it arrives: counted, delimited, and handed over whole."""
+"""The body of one request while it arrives: counted, delimited, and handed over, whole or as it
+comes."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 from relay_gateway.errors import RelayError, RequestRefusedError
 from relay_gateway.http.chunked_decoder import ChunkedDecoder
@@ -10,6 +12,19 @@ from relay_gateway.http.chunked_decoder import ChunkedDecoder
 
 class CallerGoneError(RelayError):
     """The caller's connection ended before its request was complete; nobody waits for an answer."""
+
+
+class BodyReader(Protocol):
+    """Takes a body as it comes. At most one of ``complete`` and ``failed`` is called, last."""
+
+    def piece(self, data: bytes) -> None:
+        """Some of the content, never empty."""
+
+    def complete(self) -> None:
+        """That was all of it."""
+
+    def failed(self, error: RelayError) -> None:
+        """The rest will not come; a caller that has left is told in other ways besides."""
 
 
 class RequestBody:
@@ -26,6 +41,7 @@ class RequestBody:
         "_waiter",
         "complete",
         "length",
+        "reader",
         "received",
     )
 
@@ -38,6 +54,8 @@ class RequestBody:
         self._failure: RelayError | None = None
         self._limit = 0
         self._waiter: asyncio.Future[None] | None = None
+        self.reader: BodyReader | None = None
+        """Who takes what comes from now on; nothing is collected then."""
 
     @property
     def failed(self) -> bool:
@@ -60,6 +78,11 @@ class RequestBody:
         return rest
 
     def _take_counted(self, data: bytes) -> bytes:
+        if len(data) == self.length and not self.received:  # as most bodies come
+            self._pieces.append(data)
+            self.received = len(data)
+            self.complete = True
+            return b""
         left = (self.length or 0) - self.received
         if len(data) > left:
             data, rest = data[:left], data[left:]
@@ -84,6 +107,9 @@ class RequestBody:
         if not self.complete and self._failure is None:
             self._failure = failure
             self._wake()
+            reader, self.reader = self.reader, None
+            if reader is not None:
+                reader.failed(failure)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -91,7 +117,7 @@ class RequestBody:
 
     def check(self, limit: int) -> None:
         """Raises what ended the body, or the 413 of one that is longer than ``limit`` bytes."""
-        if max(self.length or 0, self.received) > limit:
+        if self.received > limit or (self.length is not None and self.length > limit):
             message = f"The request body is larger than {limit} bytes."
             raise RequestRefusedError(413, "request_too_large", message)
         if self._failure is not None:
@@ -102,6 +128,26 @@ class RequestBody:
         if len(self._pieces) != 1:
             self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
+
+    def so_far(self) -> bytes:
+        """What is here of a body that has not been handed over. Raises what ended it."""
+        if self._failure is not None:
+            raise self._failure
+        return self.whole()
+
+    def hand_over(self) -> None:
+        """Gives what has come to the ``reader``, and lets go of it."""
+        reader, pieces = self.reader, self._pieces
+        if reader is None:
+            return
+        if pieces:
+            self._pieces = []
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if data:
+                reader.piece(data)
+        if self.complete and self.reader is reader:
+            self.reader = None
+            reader.complete()
 
     def release(self) -> None:
         """Lets go of the content; whoever still needs it holds it himself."""

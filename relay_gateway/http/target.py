@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from relay_gateway.catalog.snapshot import ProxyCredential
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -20,6 +22,7 @@ class TargetOptions(TypedDict, total=False):
     max_connections: int
     ca_file: str | None
     proxy_url: str | None
+    proxy_credential: ProxyCredential | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,8 @@ class Target:
     name look-up, TCP, proxy and TLS; ``first_byte`` runs from the end of the request to the end of
     the response head; ``idle`` is the longest silence within a body; ``total`` bounds the whole
     exchange, 0 meaning that nothing does. ``ca_file`` replaces the system's trust store.
-    ``proxy_url`` is an egress proxy that is asked for a tunnel (``CONNECT``); it may carry a user
-    name and password, which is why it never appears in a ``repr``.
+    ``proxy_url`` is an egress proxy that is asked for a tunnel (``CONNECT``), ``proxy_credential``
+    says where its user name and password come from.
     """
 
     scheme: str
@@ -44,7 +47,8 @@ class Target:
     total_timeout: float = 0.0
     max_connections: int = 512
     ca_file: str | None = None
-    proxy_url: str | None = field(default=None, repr=False)
+    proxy_url: str | None = None
+    proxy_credential: ProxyCredential | None = field(default=None, repr=False)
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:

@@ -5,47 +5,52 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import dataclass
-from typing import cast
-from urllib.parse import unquote_to_bytes, urlsplit
+from typing import Protocol, cast
+from urllib.parse import urlsplit
 
-from relay_gateway.errors import UpstreamConnectError
+from relay_gateway.catalog.snapshot import ProxyCredential
+from relay_gateway.errors import EgressProxyError
 from relay_gateway.http.target import DEFAULT_PORTS, Target, authority_of
+from relay_gateway.secret import Secret
 
 MAX_ANSWER_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where an egress proxy is, and what it wants to see. Never printed whole."""
+    """Where an egress proxy is."""
 
     scheme: str
     host: str
     port: int
-    authorization: bytes
 
     @classmethod
     def from_url(cls, url: str) -> Proxy:
-        """Reads ``http[s]://[user:password@]host[:port]``.
+        """Reads ``http[s]://host[:port]``.
 
-        Raises :class:`UpstreamConnectError`, without quoting the address, for anything else.
+        Raises :class:`EgressProxyError`, without quoting the address, for anything else.
         """
         parts = urlsplit(url)
-        if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-            raise UpstreamConnectError(
-                "the egress proxy's address must be http:// or https:// with a host", sent=False
+        if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.username is not None:
+            raise EgressProxyError(
+                "the egress proxy's address must be http:// or https:// with a host and no login"
             )
-        authorization = b""
-        if parts.username is not None:
-            user, password = unquote_to_bytes(parts.username), parts.password or ""
-            pair = b"%b:%b" % (user, unquote_to_bytes(password))
-            authorization = b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(pair)
-        port = parts.port or DEFAULT_PORTS[parts.scheme]
-        return cls(parts.scheme, parts.hostname, port, authorization)
+        return cls(parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[parts.scheme])
 
     @property
     def name(self) -> str:
         """Scheme, host and port for messages."""
         return f"{self.scheme}://{authority_of(self.host, self.port).decode('ascii', 'replace')}"
+
+
+class ProxyLogins(Protocol):
+    """Knows user names and passwords of egress proxies."""
+
+    async def get(self, credential: ProxyCredential) -> Secret:
+        """``user:password``. Raises :class:`SecretError`."""
+
+    def refused(self, credential: ProxyCredential, login: Secret) -> None:
+        """The proxy did not accept ``login``."""
 
 
 class TunnelRequest(asyncio.Protocol):
@@ -54,9 +59,10 @@ class TunnelRequest(asyncio.Protocol):
     When it went well the transport is silent and another protocol may take it over.
     """
 
-    def __init__(self, proxy: Proxy, target: Target) -> None:
+    def __init__(self, proxy: Proxy, target: Target, login: Secret | None) -> None:
         self._proxy = proxy
         self._target = target
+        self._login = login
         self._answer = b""
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -65,7 +71,7 @@ class TunnelRequest(asyncio.Protocol):
         authority = authority_of(self._target.host, self._target.port)
         request = b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n"
         cast("asyncio.Transport", transport).write(
-            request % (authority, authority, self._proxy.authorization)
+            request % (authority, authority, _authorization(self._login))
         )
 
     def data_received(self, data: bytes) -> None:
@@ -78,8 +84,8 @@ class TunnelRequest(asyncio.Protocol):
         if not end or len(words) < 2 or not words[0].startswith(b"HTTP/1."):
             self._fail("answered with something other than HTTP/1.1")
         elif len(words[1]) != 3 or not words[1].startswith(b"2"):
-            status = words[1][:3].decode("ascii", "replace")
-            self._fail(f"refused the tunnel with status {status}")
+            status = words[1][:3]
+            self._refuse(int(status) if status.isdigit() else 0)
         elif rest:
             self._fail("sent bytes before the tunnel was used")
         elif not self.opened.done():
@@ -89,8 +95,22 @@ class TunnelRequest(asyncio.Protocol):
         """The proxy closed."""
         self._fail("closed the connection instead of opening a tunnel")
 
-    def _fail(self, reason: str) -> None:
+    def _refuse(self, status: int) -> None:
+        if status != 407:
+            self._fail(f"refused the tunnel with status {status}", status)
+        elif self._login is None:
+            self._fail("wants a user name and password (407); set the host's proxyCredential", 407)
+        else:
+            self._fail("did not accept the host's proxyCredential (407)", 407)
+
+    def _fail(self, reason: str, status: int = 0) -> None:
         if not self.opened.done():
-            self.opened.set_exception(
-                UpstreamConnectError(f"the egress proxy {self._proxy.name} {reason}", sent=False)
-            )
+            message = f"the egress proxy {self._proxy.name} {reason}"
+            self.opened.set_exception(EgressProxyError(message, status=status))
+
+
+def _authorization(login: Secret | None) -> bytes:
+    """The field with the credential (RFC 7617), where there is one."""
+    if login is None:
+        return b""
+    return b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(login.reveal().encode())

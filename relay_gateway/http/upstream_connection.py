@@ -12,10 +12,11 @@ from relay_gateway.errors import (
     UpstreamTimeoutError,
 )
 from relay_gateway.http.answer import Exchange
+from relay_gateway.http.outgoing_head import OutgoingRequest
 from relay_gateway.http.reader import ResponseReader
 from relay_gateway.http.target import Target
 from relay_gateway.http.tls import remember_session
-from relay_gateway.plugin.providers import UpstreamRequest
+from relay_gateway.http.upload import BodyWriter
 
 JOIN_BYTES = 64 * 1024
 """Up to this size head and body go out as one piece; copying is cheaper than a second write."""
@@ -53,6 +54,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_target",
         "_transport",
         "_upload",
+        "_writer",
         "_writing_paused",
         "closed",
         "idle_since",
@@ -66,6 +68,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._upload: memoryview | None = None
+        self._writer: BodyWriter | None = None
         self._answers = 0
         self._started = self._activity = 0.0
         self._reading_paused = self._writing_paused = self._early = False
@@ -74,12 +77,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     # Sending.
 
-    def start(self, head: bytes, request: UpstreamRequest) -> Exchange:
-        """Sends ``head`` (see :func:`encode_head`) and the body of ``request``.
+    def start(self, request: OutgoingRequest) -> Exchange:
+        """Sends ``request``.
 
         Where that is no longer possible the exchange fails as if the peer had closed.
         """
-        exchange = Exchange(self, self._loop.create_future())
+        exchange = Exchange(self)
         exchange.reused = self._answers > 0
         transport = self._transport
         if self.closed or transport is None or transport.is_closing():
@@ -92,9 +95,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._early = False
         body = request.body
         if len(body) <= JOIN_BYTES:
-            transport.write(head + body if body else head)
+            transport.write(request.head + body)
         else:
-            transport.write(head)
+            transport.write(request.head)
             self._upload = memoryview(body)
             self._send_pieces()
         return exchange
@@ -110,12 +113,41 @@ class UpstreamConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
         self._writing_paused = True
+        if self._writer is not None:
+            self._writer.flow(writable=False)
 
     def resume_writing(self) -> None:
         """The transport's buffer has drained."""
         self._writing_paused = False
         self._activity = self._loop.time()
         self._send_pieces()
+        if self._writer is not None:
+            self._writer.flow(writable=True)
+
+    def open_upload(self, exchange: Exchange, *, chunked: bool) -> BodyWriter:
+        """What the body of the request just started is written with."""
+        if self._exchange is not exchange:
+            return BodyWriter(None, chunked=chunked)
+        self._writer = BodyWriter(self, chunked=chunked)
+        return self._writer
+
+    def send_piece(self, *data: bytes) -> None:
+        """Writes bytes of a request that comes in pieces."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._activity = self._loop.time()
+            transport.writelines(data)
+
+    def end_upload(self) -> None:
+        """The request that came in pieces is complete: its answer is due."""
+        self._writer = None
+        self._activity = self._loop.time()
+
+    def break_upload(self, error: UpstreamError) -> None:
+        """The request that came in pieces will not be complete."""
+        self._writer = None
+        if self._exchange is not None:
+            self._break(self._exchange, error)
 
     # Receiving.
 
@@ -137,21 +169,24 @@ class UpstreamConnection(asyncio.Protocol):
         except UpstreamProtocolError as error:
             self._break(exchange, error)
             return
-        if not exchange.status:
+        begins = not exchange.status
+        if begins:
             if not reader.head_complete:
                 return
             self._note_early(reader.status)
-            exchange.begin(reader.status, reader.fields)
+            exchange.begin(reader.status, reader.headers)
         self._activity = self._loop.time()
         chunk = reader.take()
         if reader.complete:
             self._finish(exchange, chunk)
         elif chunk:
             exchange.deliver(chunk)
+        if begins:
+            exchange.announce()
 
     def _note_early(self, status: int) -> None:
         """An answer that overtakes its request: a refusal makes the rest of the body pointless."""
-        if self._upload is not None or self._writing_paused:
+        if self._upload is not None or self._writing_paused or self._writer is not None:
             self._early = True
             if status >= 300:
                 self._upload = None
@@ -177,6 +212,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._release()
         else:
             self.close()
+        exchange.body_complete = True  # so that who receives its last piece knows it for that
         if chunk:
             exchange.deliver(chunk)
         exchange.complete()
@@ -187,6 +223,7 @@ class UpstreamConnection(asyncio.Protocol):
             reader.keep_alive
             and not reader.trailing
             and not self._early
+            and self._writer is None
             and transport is not None
             and not transport.is_closing()
             and not transport.get_write_buffer_size()
@@ -243,6 +280,8 @@ class UpstreamConnection(asyncio.Protocol):
         target, silence = self._target, now - self._activity
         if 0 < target.total_timeout <= now - self._started:
             return "total"
+        if self._writer is not None and not self._writing_paused:
+            return None  # the silence is that of whoever sends the request
         if self._reader.head_complete or self._upload is not None or self._writing_paused:
             stalled = silence >= target.idle_timeout and not self._reading_paused
             return "idle" if stalled else None
@@ -277,6 +316,9 @@ class UpstreamConnection(asyncio.Protocol):
             return
         self.closed = True
         self._upload = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.detach()
         self._reader.close()
         if self._transport is not None:
             self._transport.abort()

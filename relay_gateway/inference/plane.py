@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -14,23 +13,32 @@ from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.addresses import AddressReader
 from relay_gateway.ids import new_id
 from relay_gateway.inference.answers import AnswerWriter
+from relay_gateway.inference.proxy_mode import ProxyMode, split_prefix
 from relay_gateway.inference.requests import (
     NONE,
     HeaderReader,
     client_request_id,
-    proxy_mode_refused,
     user_agent,
 )
-from relay_gateway.log import request_id
+from relay_gateway.inference.routes import Methods, Routes
 from relay_gateway.pipeline.authenticate import Authenticator
 from relay_gateway.pipeline.call import Call
+from relay_gateway.pipeline.facts import HeadFacts
+from relay_gateway.pipeline.guarding import Guarding
+from relay_gateway.pipeline.guarding_proxy import GuardedProxy
+from relay_gateway.pipeline.guarding_run import GuardedPipeline
 from relay_gateway.pipeline.ports import Caller
 from relay_gateway.pipeline.route import is_usable, usable_models
-from relay_gateway.pipeline.run import Pipeline
-from relay_gateway.plugin.wire import Dialect, ListedModel
+from relay_gateway.plugin.wire import Dialect, Endpoint, ListedModel
 from relay_gateway.registry.plugins import ServedEndpoint
 
 MODELS = "/v1/models"
+FORM = b"multipart/form-data"
+_MEDIA = {
+    "json": "application/json",
+    "form": "multipart/form-data",
+    "either": "application/json or multipart/form-data",
+}
 _READ = ("GET", "HEAD")
 
 
@@ -40,84 +48,135 @@ class InferencePlane:
     def __init__(
         self,
         live: LiveCatalog,
-        pipeline: Pipeline,
+        pipeline: GuardedPipeline,
         authenticator: Authenticator,
         answers: AnswerWriter,
         headers: HeaderReader,
         addresses: AddressReader,
         endpoints: Sequence[ServedEndpoint],
         dialects: Sequence[Dialect],
+        proxy: GuardedProxy,
     ) -> None:
         self._live = live
         self._pipeline = pipeline
+        self._begin = pipeline.begin
         self._authenticator = authenticator
         self._answers = answers
         self._headers = headers
         self._addresses = addresses
-        self._routes: defaultdict[str, dict[str, ServedEndpoint]] = defaultdict(dict)
-        for served in endpoints:
-            self._routes[served.endpoint.path][served.endpoint.method] = served
-        self._dialects = dialects
+        self._speak(endpoints, dialects)
+        self._proxy_mode = ProxyMode(proxy, pipeline, headers, addresses, self._routes, dialects)
         self.draining = False
 
-    def handle(self, caller: Caller) -> Coroutine[Any, Any, None]:
-        """What answers one request, whatever it is; to be run by a task of its own."""
-        routes = self._routes.get(caller.path) or self._routes.get(
-            self._without_prefix(caller.path)
-        )
-        if routes is not None:
-            route = routes.get(caller.method)
-            if route is not None:
-                return self._infer(caller, route)
-        return self._answer(caller, routes)
+    def providers_changed(
+        self, endpoints: Sequence[ServedEndpoint], dialects: Sequence[Dialect]
+    ) -> None:
+        """Serves these endpoints from now on, and looks at the providers again."""
+        self._speak(endpoints, dialects)
+        self._proxy_mode.follow(self._routes, dialects)
+        self._proxy_mode.proxy.providers_changed()
+        self._answers.providers_changed()
+
+    def guard(self, guarding: Guarding | None) -> None:
+        """Has requests guarded from now on, or no longer; those that have begun go on as they
+        are."""
+        pipeline = self._pipeline
+        pipeline.guarding = guarding
+        self._begin = pipeline.begin if guarding is None else pipeline.begin_guarded
+        self._proxy_mode.guard(guarding)
+
+    def _speak(self, endpoints: Sequence[ServedEndpoint], dialects: Sequence[Dialect]) -> None:
+        self._routes = Routes(endpoints)
+        self._dialects = dialects
+        self._listings = {
+            MODELS: None,
+            **{dialect.models_path: dialect for dialect in dialects if dialect.models_path},
+        }
+
+    def handle(self, caller: Caller) -> Coroutine[Any, Any, None] | None:
+        """Begins to answer one request, whatever it is; what is returned must be run in a task."""
+        facts = caller.memory.known
+        if facts is not None and facts.snapshot is self._live.current and self._live.serves:
+            return self._begin(Call.of(facts), caller)
+        if self._proxy_mode.is_wanted(caller):
+            live = self._live
+            refusal = None if live.serves else _not_serving(loaded=live.loaded)
+            return self._proxy_mode.begin(caller, live.current, refusal)
+        found = self._routes.find(caller.path)
+        if found is None:
+            found = self._routes.find(self._without_prefix(caller.path))
+        route = found.methods.get(caller.method) if found is not None else None
+        if found is not None and route is not None:
+            return self._infer(caller, route, found.model)
+        self._answer(caller, found.methods if found is not None else None)
+        return None
+
+    @property
+    def without_task(self) -> int:
+        """How many requests are under way without a task."""
+        return self._pipeline.without_task + self._proxy_mode.proxy.without_task
 
     def interrupt(self) -> None:
         """Ends the answers that have begun, in the middle; for when the time to drain is over."""
         self._pipeline.interrupt()
+        self._proxy_mode.proxy.interrupt()
 
-    async def _answer(self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None) -> None:
+    def _answer(self, caller: Caller, routes: Methods | None) -> None:
         try:
             self._serve(caller, routes)
         except RequestRefusedError as error:
-            self._answers.respond_error(caller, self._dialect(caller, routes), error, new_id())
+            dialect = self._dialect(caller, routes)
+            caller.respond(*self._answers.error(dialect, error, new_id()))
 
-    def _infer(self, caller: Caller, route: ServedEndpoint) -> Coroutine[Any, Any, None]:
-        call = Call(
+    def _infer(
+        self, caller: Caller, route: ServedEndpoint, model: str | None
+    ) -> Coroutine[Any, Any, None] | None:
+        headers = caller.headers
+        facts = HeadFacts(
+            self._live.current,
             route.endpoint,
             route.wire_format,
-            self._live.current,
-            self._addresses.read(caller.client_address, caller.headers),
+            self._addresses.read(caller.client_address, headers),
+            client_request_id(headers),
+            user_agent(headers),
+            NONE.tags,
+            pin=None,
+            model=model,
         )
-        request_id.set(call.request_id)
-        refused: RequestRefusedError | None = None
+        call = Call.of(facts)
         try:
-            self._read_headers(call, caller)
+            self._read_headers(call, caller, facts)
         except RequestRefusedError as error:
-            refused = error
-        return self._pipeline.run(call, caller, refused)
+            call.facts = None
+            return self._begin(call, caller, error)
+        return self._begin(call, caller)
 
-    def _read_headers(self, call: Call, caller: Caller) -> None:
-        headers = caller.headers
-        call.client_request_id, call.user_agent = client_request_id(headers), user_agent(headers)
-        own = self._headers.read(headers)
+    def _read_headers(self, call: Call, caller: Caller, facts: HeadFacts) -> None:
+        own = self._headers.read(caller.headers)
         if own is not NONE:
             call.tags, call.pin = own.tags, own.pin
+            facts.tags, facts.pin = own.tags, own.pin
             if own.timeout is not None:
                 call.deadline = call.received_at + own.timeout
-            if own.proxy_mode:
-                raise proxy_mode_refused(call.snapshot.settings.proxy_mode)
         self._require_catalog()
-        _check_content(caller)
+        _check_content(caller, call.endpoint)
+        _check_query(caller, call.endpoint)
+        if call.deadline is None:
+            caller.memory.known = facts
 
-    def _serve(self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None) -> None:
+    def _serve(self, caller: Caller, routes: Methods | None) -> None:
         """Everything that is not inference: health, models, and what does not exist."""
         if routes is not None:
             raise _wrong_method(caller.method, sorted(routes))
         path = self._without_prefix(caller.path)
-        serve = {"/healthz": self._healthz, "/readyz": self._readyz, MODELS: self._models}.get(path)
-        if serve is None and path.startswith(MODELS + "/"):
-            serve = self._model
-        if serve is None:
+        serve = {"/healthz": self._healthz, "/readyz": self._readyz}.get(path)
+        listing = self._listing(path)
+        if listing is not None:
+            serve = self._models if path == listing else self._model
+        if serve is None and self._proxy_mode.is_probe(caller, self._live.current):
+            serve = self._probed
+        operation = ":" in path and caller.method not in _READ
+        if serve is None or operation:
             raise self._unknown_endpoint(caller.path)
         if caller.method not in _READ:
             raise _wrong_method(caller.method, _READ)
@@ -131,6 +190,9 @@ class InferencePlane:
         body = b'{"status":"ready"}' if ready else b'{"status":"not ready"}'
         self._answers.respond_json(caller, body, new_id(), 200 if ready else 503)
 
+    def _probed(self, caller: Caller) -> None:
+        caller.respond(200, self._answers.request_id(new_id()), b"")
+
     def _models(self, caller: Caller) -> None:
         snapshot = self._live.current
         key = self._authenticate(caller)
@@ -141,7 +203,8 @@ class InferencePlane:
     def _model(self, caller: Caller) -> None:
         snapshot = self._live.current
         key = self._authenticate(caller)
-        encoded = self._without_prefix(caller.path)[len(MODELS) + 1 :]
+        path = self._without_prefix(caller.path)
+        encoded = path[len(self._listing(path) or "") + 1 :]
         name = unquote_to_bytes(encoded).decode("utf-8", "replace")
         model, _ = snapshot.find_model(name)
         policy = snapshot.policy_of(key)
@@ -151,6 +214,13 @@ class InferencePlane:
             )
         body = self._dialect(caller).model(_listed(model))
         self._answers.respond_json(caller, body, new_id())
+
+    def _listing(self, path: str) -> str | None:
+        """The path of the list of models that ``path`` asks for, or for one entry of."""
+        for listing in self._listings:
+            if path == listing or (path.startswith(listing) and path[len(listing)] == "/"):
+                return listing
+        return None
 
     def _require_catalog(self) -> None:
         if not self._live.serves:
@@ -165,14 +235,14 @@ class InferencePlane:
 
     def _without_prefix(self, path: str) -> str:
         """The path as if the caller had not put a host's ``pathPrefix`` before it."""
-        prefix, slash, rest = path[1:].partition("/")
-        return f"/{rest}" if slash and prefix in self._live.current.path_prefixes else path
+        return split_prefix(path, self._live.current)[1]
 
-    def _dialect(
-        self, caller: Caller, routes: Mapping[str, ServedEndpoint] | None = None
-    ) -> Dialect:
+    def _dialect(self, caller: Caller, routes: Methods | None = None) -> Dialect:
         if routes is not None:
             return next(iter(routes.values())).wire_format.dialect()
+        listed = self._listings.get(self._listing(self._without_prefix(caller.path)) or "")
+        if listed is not None:
+            return listed
         names = caller.headers.names()
         for dialect in self._dialects:
             if dialect.claims(names):
@@ -180,27 +250,45 @@ class InferencePlane:
         return Dialect()
 
     def _unknown_endpoint(self, path: str) -> RequestRefusedError:
-        known = sorted(
-            [f"{method} {path}" for path, routes in self._routes.items() for method in routes]
-            + [f"GET {MODELS}", f"GET {MODELS}/{{id}}"]
-        )
+        models = [f"GET {path}{one}" for path in self._listings for one in ("", "/{id}")]
+        known = sorted([*self._routes.known, *models])
         return RequestRefusedError(
             404, "unknown_endpoint", f"there is no {path[:200]}; there are: {', '.join(known)}"
         )
 
 
-def _check_content(caller: Caller) -> None:
+def _check_content(caller: Caller, endpoint: Endpoint) -> None:
     content_type = caller.headers.get(b"content-type")
-    if content_type is not None and content_type != b"application/json":
-        media = content_type.split(b";", 1)[0].strip().lower()
-        if media != b"application/json" and not media.endswith(b"+json"):
-            raise RequestRefusedError(
-                415, "unsupported_media_type", "the body of this endpoint must be application/json"
-            )
+    if content_type != b"application/json" or endpoint.body == "form":
+        _check_media(content_type, endpoint)
     encoding = caller.headers.get(b"content-encoding")
     if encoding is not None and encoding.lower() != b"identity":
         raise RequestRefusedError(
             415, "unsupported_media_type", "compressed request bodies are not accepted"
+        )
+
+
+def _check_media(content_type: bytes | None, endpoint: Endpoint) -> None:
+    media = (content_type or b"").split(b";", 1)[0].strip().lower()
+    # JSON needs no telling; a form cannot be read without its boundary.
+    is_json = content_type is None or media == b"application/json" or media.endswith(b"+json")
+    if (is_json and endpoint.body != "form") or (media == FORM and endpoint.body != "json"):
+        return
+    raise RequestRefusedError(
+        415,
+        "unsupported_media_type",
+        f"the body of this endpoint must be {_MEDIA[endpoint.body]}",
+    )
+
+
+def _check_query(caller: Caller, endpoint: Endpoint) -> None:
+    wanted = endpoint.needs_query
+    if wanted and wanted.encode() not in caller.query.split(b"&"):
+        raise RequestRefusedError(
+            400,
+            "invalid_request",
+            f"{endpoint.path} is only answered with {wanted!r} in its query",
+            param=wanted.partition("=")[0],
         )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from relay_gateway.catalog.sections import ProxyMode
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.message import Headers
 
@@ -42,6 +41,7 @@ class HeaderReader:
         self._timeout = [f"{prefix}request-timeout".encode() for prefix in lower]
         self._proxy = [f"{prefix}proxy-mode".encode() for prefix in lower]
         self._all = frozenset((*self._tags, *self._pin, *self._timeout, *self._proxy))
+        self._proxy_names = frozenset(self._proxy)
 
     def read(self, headers: Headers) -> GatewayHeaders:
         """All of them; raises :class:`RequestRefusedError` (400) naming the bad one."""
@@ -57,24 +57,15 @@ class HeaderReader:
             proxy_mode=self._asks_for_proxy_mode(headers),
         )
 
+    def names_proxy_mode(self, headers: Headers) -> bool:
+        """Whether the header that asks for proxy mode is there, whatever it says."""
+        return headers.has_any(self._proxy_names)
+
     def _asks_for_proxy_mode(self, headers: Headers) -> bool:
         mode = _first(headers, self._proxy)
         if mode is not None and mode.lower() != b"proxy":
             raise _bad("proxy-mode", "the only proxy mode is 'Proxy'")
         return mode is not None
-
-
-def proxy_mode_refused(section: ProxyMode) -> RequestRefusedError:
-    """Why a request in proxy mode is not served."""
-    if section.enabled:
-        return RequestRefusedError(
-            501,
-            "not_available_yet",
-            "proxy mode is enabled, but this version cannot forward requests in it",
-        )
-    return RequestRefusedError(
-        403, "proxy_mode_disabled", "proxy mode is not enabled on this gateway"
-    )
 
 
 def _first(headers: Headers, names: Sequence[bytes]) -> bytes | None:

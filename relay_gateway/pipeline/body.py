@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -25,7 +26,11 @@ class _Members(msgspec.Struct):
     stream: Any = None
 
 
-_decode = msgspec.json.Decoder(_Members).decode
+_decode_members = msgspec.json.Decoder(_Members).decode
+_decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_SMALL = 160 * 1024
+_LEAST_MEMBER = len(',"model":1')
+"""Bytes that a second ``model`` takes at least; ``stream`` takes more."""
 
 _ANY_CASE = re.compile(rb'"model"', re.IGNORECASE)
 _ANY_SPELLING = spelling_of("model", any_case=True)
@@ -36,8 +41,65 @@ _DECODED_AT_ONCE = 64 * 1024
 
 def read_members(data: bytes) -> tuple[str, bool]:
     """``model`` and ``stream`` of a request body; raises :class:`RequestRefusedError` (400)."""
+    model, stream = _read_small(data) if len(data) <= _SMALL else _read_large(data)
+    if model is msgspec.UNSET:
+        raise _refused("the body must name a model", "model")
+    if not isinstance(model, str):
+        raise _refused(f"model must be a string, not {_json_type(model)}", "model")
+    check_model(model)
+    if stream is not None and not isinstance(stream, bool):
+        raise _refused(f"stream must be true or false, not {_json_type(stream)}", "stream")
+    return model, stream is True
+
+
+def check_model(model: str) -> None:
+    """Raises :class:`RequestRefusedError` (400) for what cannot be the name of a model."""
+    if not model or len(model.encode()) > MAX_MODEL_BYTES or not model.isprintable():
+        raise _refused("model must have 1 to 256 bytes and no control characters", "model")
+
+
+def read_model(data: bytes) -> str | None:
+    """``model`` of a body that may do without; raises as :func:`read_members`."""
+    model, _ = _read_small(data) if len(data) <= _SMALL else _read_large(data)
+    if model is not msgspec.UNSET:
+        return read_members(data)[0]
+    others = _find(data, "model", any_case=True)
+    if others:
+        raise _ambiguous("model", others)
+    return None
+
+
+def _read_small(data: bytes) -> tuple[Any, Any]:
+    """Both values. The members are told apart by the decoder; where the bytes that they do not
+    account for are too few for another one, none can be there twice."""
+    members: dict[str, msgspec.Raw] = _decode(_decode_raw, data)
+    accounted = 1
+    for name, value in members.items():
+        accounted += len(name) + 4 + len(memoryview(value))
+    unclear = len(data) - accounted >= _LEAST_MEMBER
+    if not unclear:
+        for name in members:
+            if len(name) == 5 and name != "model" and name.lower() == "model":
+                unclear = True
+    if unclear:
+        _refuse_ambiguity(data)
+    model, stream = members.get("model"), members.get("stream")
+    return (
+        msgspec.UNSET if model is None else msgspec.json.decode(model),
+        None if stream is None else msgspec.json.decode(stream),
+    )
+
+
+def _read_large(data: bytes) -> tuple[Any, Any]:
+    """Both values. Every member of a hostile body made into an object would take seconds."""
+    members: _Members = _decode(_decode_members, data)
+    _refuse_ambiguity(data)
+    return members.model, members.stream
+
+
+def _decode(decode: Callable[[bytes], Any], data: bytes) -> Any:
     try:
-        members = _decode(data)
+        members = decode(data)
     except msgspec.ValidationError:
         raise _refused("the body must be a JSON object") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -46,18 +108,7 @@ def read_members(data: bytes) -> tuple[str, bool]:
         raise _refused("the body is nested too deeply") from None
     if not data.isascii():
         _refuse_foreign_encoding(data)
-    _refuse_ambiguity(data)
-    model = members.model
-    if model is msgspec.UNSET:
-        raise _refused("the body must name a model", "model")
-    if not isinstance(model, str):
-        raise _refused(f"model must be a string, not {_json_type(model)}", "model")
-    if not model or len(model.encode()) > MAX_MODEL_BYTES or not model.isprintable():
-        raise _refused("model must have 1 to 256 bytes and no control characters", "model")
-    stream = members.stream
-    if stream is not None and not isinstance(stream, bool):
-        raise _refused(f"stream must be true or false, not {_json_type(stream)}", "stream")
-    return model, stream is True
+    return members
 
 
 def replace_model(data: bytes, name: str) -> bytes:

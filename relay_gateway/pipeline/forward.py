@@ -1,39 +1,64 @@
-"""The way back: bytes to the caller first, then to the meter, called back per chunk without a
-task."""
+"""The way back, called back per chunk without a task: what ends an answer is accounted for before
+the caller has it."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from relay_gateway.errors import UpstreamError, UpstreamTimeoutError
-from relay_gateway.http.sse import EventSplitter, parse_event
 from relay_gateway.pipeline.call import Call
+from relay_gateway.pipeline.pings import Pinger
 from relay_gateway.pipeline.ports import Caller, Exchange
+from relay_gateway.pipeline.refusals import is_about_the_answer
+from relay_gateway.pipeline.taps import (
+    EVENT_STREAM,
+    JSON,
+    MAX_METERED_BODY,
+    make_tap,
+    meter_body,
+    readable_type,
+)
 from relay_gateway.plugin.usage import Outcome
-from relay_gateway.plugin.wire import CONTENT, FAILED, TERMINAL, USAGE_ONLY, Problem, UsageMeter
+from relay_gateway.plugin.wire import Problem
 
-MAX_METERED_BODY = 16 * 1024 * 1024
 BROKEN_STREAM = "the answer of the upstream broke off"
 INTERRUPTED = "interrupted"
+TRUNCATED = "stream_truncated"
 STOPPING = "the gateway is stopping; send the request again"
 
-_log = logging.getLogger(__name__)
+
+class Interruptible(Protocol):
+    """An answer that is under way without a task of its own."""
+
+    def interrupt(self) -> None:
+        """Ends it now, because the gateway has no more time for it."""
+
+
+class Accounts(Protocol):
+    """Who closes requests."""
+
+    def account(self, call: Call, caller: Caller, unsent: int) -> None:
+        """Writes down what a request was, once, before the last ``unsent`` bytes go out."""
+
+    def settle(self, call: Call, caller: Caller) -> None:
+        """The answer has ended; accounts for it where that is not done yet."""
 
 
 class Forwarder:
     """Carries the body of one answer. It ends in exactly one of four ways — the upstream ended,
-    the upstream failed, the caller left, the gateway stops — and then calls ``settle`` once. Until
-    then it is in ``running``."""
+    the upstream failed, the caller left, the gateway stops — and then settles once. Until then it
+    is in ``running``."""
 
     __slots__ = (
+        "_accounts",
         "_call",
         "_caller",
         "_exchange",
+        "_last",
+        "_pinger",
         "_running",
-        "_settle",
         "_tap",
         "_timer",
     )
@@ -43,16 +68,19 @@ class Forwarder:
         call: Call,
         caller: Caller,
         exchange: Exchange,
-        settle: Callable[[Call, Caller], None],
-        running: set[Forwarder],
+        accounts: Accounts,
+        running: set[Interruptible],
     ) -> None:
         self._call = call
         self._caller = caller
         self._exchange = exchange
-        self._settle = settle
+        self._accounts = accounts
         self._running = running
+        self._last = b""
+        """The last piece, which waits until it is accounted for."""
         self._tap = make_tap(call, exchange)
         self._timer: asyncio.TimerHandle | None = None
+        self._pinger: Pinger | None = None
 
     def begin(self, headers: bytes) -> None:
         """Sends the head of the answer and lets the body come."""
@@ -63,8 +91,17 @@ class Forwarder:
         if self._call.deadline is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(self._call.deadline, self._out_of_time)
-        caller.start(exchange.status, headers, None if self._tap.edits else _length(exchange))
+        caller.start(exchange.status, headers, None if self._tap.edits else exchange.headers.length)
+        self._pinger = self._make_pinger()
         exchange.receive(self)
+
+    def _make_pinger(self) -> Pinger | None:
+        """Only what is written anew can be added to; a stream that passes is the upstream's."""
+        call = self._call
+        seconds = call.snapshot.settings.inference.stream_ping_seconds
+        if call.translation is None or not seconds:
+            return None
+        return Pinger(self._caller.write, call.wire_format.dialect.ping, seconds)
 
     def data(self, chunk: bytes) -> None:
         """A piece of the answer."""
@@ -74,27 +111,53 @@ class Forwarder:
             call.first_byte_at = now
         tap = self._tap
         if tap.edits:
-            chunk = tap.edit(chunk)
-            if chunk:
-                self._caller.write(chunk)
+            try:
+                chunk = tap.edit(chunk)
+            except UpstreamError as error:
+                self._exchange.cancel()
+                self.failed(error)
+                return
+            if not chunk:
+                return
         else:
-            self._caller.write(chunk)
             tap.feed(chunk)
+        if self._exchange.body_complete:
+            self._last += chunk
+            return
+        if tap.last:
+            # To the caller this is the end, whatever the upstream does with its connection.
+            self._accounts.account(call, self._caller, len(chunk))
+        self._caller.write(chunk)
+        if self._pinger is not None:
+            self._pinger.written()
 
     def end(self) -> None:
-        """The answer is complete."""
-        self._tap.complete()
-        held = self._tap.held()
-        if held:
-            self._caller.write(held)
+        """The body is complete; a stream that lacks its own end is not."""
+        tap = self._tap
+        try:
+            tap.complete()
+        except UpstreamError as error:
+            self.failed(error)
+            return
+        last = self._last + tap.held()
+        if tap.broken:
+            self._call.broke_off = TRUNCATED
+            self._call.fail("upstream_error", TRUNCATED)
+            self._break_off(502, TRUNCATED, BROKEN_STREAM, last)
+            return
+        self._leave(len(last))
+        if last:
+            self._caller.write(last)
         self._caller.finish()
-        self._done()
+        self._accounts.settle(self._call, self._caller)
 
     def failed(self, error: UpstreamError) -> None:
         """The answer broke off: the caller is told, and never sees a clean end."""
+        if is_about_the_answer(error):
+            self._call.broke_off = error.reason
         outcome: Outcome = "timeout" if isinstance(error, UpstreamTimeoutError) else "aborted"
         self._call.fail(outcome, error.reason)
-        self._break_off(502, error.reason, BROKEN_STREAM)
+        self._break_off(502, error.reason, BROKEN_STREAM, self._last + self._tap.held())
 
     def interrupt(self) -> None:
         """Ends the answer now, because the gateway has no more time for it."""
@@ -103,165 +166,60 @@ class Forwarder:
             self.end()
         else:
             self._call.fail("aborted", INTERRUPTED)
-            self._break_off(503, INTERRUPTED, STOPPING)
+            self._break_off(503, INTERRUPTED, STOPPING, self._tap.held())
 
-    def _break_off(self, status: int, code: str, message: str) -> None:
+    def _break_off(self, status: int, code: str, message: str, last: bytes) -> None:
         call = self._call
         if self._tap.is_stream:
             # The last event may be unfinished: a blank line keeps ours from becoming part of it.
             problem = Problem(status, code, message, request_id=call.request_id)
-            event = call.wire_format.dialect().error_event(problem)
-            self._caller.write(self._tap.held() + b"\n\n" + event)
+            last += b"\n\n" + call.wire_format.dialect().error_event(problem)
+        self._leave(len(last))
+        if last:
+            self._caller.write(last)
         self._caller.abort()
-        self._done()
+        self._accounts.settle(call, self._caller)
 
     def _caller_gone(self) -> None:
         self._exchange.cancel()
         if not self._tap.terminal:
             self._call.fail("cancelled", "client_closed")
-        self._done()
+        self._leave(0)
+        self._accounts.settle(self._call, self._caller)
 
     def _out_of_time(self) -> None:
         self._exchange.cancel()
         self.failed(UpstreamTimeoutError("the caller's deadline has passed", phase="total"))
 
     def _flow(self, writable: bool) -> None:  # noqa: FBT001 - the signature of the port
+        if self._pinger is not None:
+            self._pinger.pause(paused=not writable)
         if writable:
             self._exchange.resume()
         else:
             self._exchange.pause()
 
-    def _done(self) -> None:
+    def _leave(self, unsent: int) -> None:
+        """Nothing more is waited for: accounts for the answer, of which ``unsent`` bytes are still
+        to be sent."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._pinger is not None:
+            self._pinger.stop()
         self._caller.on_disconnect = self._caller.on_flow = None
         self._running.discard(self)
-        self._settle(self._call, self._caller)
+        self._accounts.account(self._call, self._caller, unsent)
 
 
-class Tap:
-    """What sees a copy of the answer. This one looks at nothing: for bodies that cannot be
-    metered."""
-
-    edits = False
-    is_stream = False
-    terminal = False
-
-    def feed(self, chunk: bytes) -> None:
-        """A chunk that has gone to the caller."""
-
-    def edit(self, chunk: bytes) -> bytes:
-        """What is to go to the caller instead of ``chunk``; only called where ``edits`` is true."""
-        return chunk
-
-    def complete(self) -> None:
-        """The answer has come to its end."""
-
-    def held(self) -> bytes:
-        """What was held back and still has to go out, now that nothing more comes."""
-        return b""
-
-
-class BodyTap(Tap):
-    """Keeps references to the chunks of an answer that is not a stream, and meters it when it is
-    whole."""
-
-    def __init__(self, call: Call, meter: UsageMeter) -> None:
-        self._meter = meter
-        self._chunks: list[bytes] = []
-        self._size = 0
+def take_whole(call: Call, exchange: Exchange) -> bytes | None:
+    """A body that has arrived whole already, metered; ``None`` for a stream, which is not one."""
+    content_type = readable_type(exchange)
+    if content_type.startswith(EVENT_STREAM) or call.deadline is not None:
+        return None
+    body = exchange.take()
+    call.last_byte_at = call.first_byte_at
+    if body and content_type.startswith(JSON) and len(body) <= MAX_METERED_BODY:
+        meter = call.wire_format.meter()
         call.reading = meter.reading
-
-    def feed(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._size <= MAX_METERED_BODY:
-            self._chunks.append(chunk)
-        else:
-            self._chunks.clear()
-
-    def complete(self) -> None:
-        if self._chunks:
-            try:
-                self._meter.body(b"".join(self._chunks))
-            except Exception:  # noqa: BLE001 - metering must never cost an answer
-                _log.exception("a meter failed; this answer is not metered")
-            self._chunks.clear()
-
-
-class StreamTap(Tap):
-    """Splits a stream into events and shows each to the meter."""
-
-    is_stream = True
-
-    def __init__(self, call: Call, meter: UsageMeter) -> None:
-        self._call = call
-        self._meter = meter
-        self._splitter = EventSplitter()
-        self._metering = True
-        call.reading = meter.reading
-
-    def feed(self, chunk: bytes) -> None:
-        if self._metering:
-            for event in self._splitter.feed(chunk):
-                self._show(event)
-
-    def complete(self) -> None:
-        call = self._call
-        if not self.terminal and call.wire_format.stream_ends_with_terminal and self._metering:
-            call.fail("upstream_error", "stream_truncated")
-
-    def _show(self, event: bytes) -> int:
-        """The meter's flags for ``event``; an exception ends metering, not the answer."""
-        if not self._metering:
-            return 0
-        try:
-            flags = self._meter.event(*parse_event(event))
-        except Exception:  # noqa: BLE001 - metering must never cost an answer
-            _log.exception("a meter failed; this stream is not metered any further")
-            self._metering = False
-            return 0
-        call = self._call
-        if flags & CONTENT and call.first_token_at is None:
-            call.first_token_at = call.last_byte_at
-        if flags & TERMINAL:
-            self.terminal = True
-        if flags & FAILED:
-            call.fail("upstream_error", "upstream_stream_error")
-            self.terminal = True
-        return flags
-
-
-class WithholdingTap(StreamTap):
-    """A stream in which the caller did not ask for usage: events that carry nothing else stay here.
-
-    Whole events go on at once; only the beginning of an unfinished one waits for its end.
-    """
-
-    edits = True
-
-    def edit(self, chunk: bytes) -> bytes:
-        events = self._splitter.feed(chunk)
-        return b"".join([event for event in events if not self._show(event) & USAGE_ONLY])
-
-    def held(self) -> bytes:
-        return self._splitter.rest()
-
-
-def make_tap(call: Call, exchange: Exchange) -> Tap:
-    """The tap that fits the answer; encoded bodies and foreign content types are not looked
-    into."""
-    encoding = exchange.headers.get(b"content-encoding")
-    if encoding is not None and encoding.lower() != b"identity":
-        return Tap()
-    content_type = exchange.headers.get(b"content-type") or b""
-    if content_type.startswith(b"text/event-stream"):
-        tap = WithholdingTap if call.withhold_usage else StreamTap
-        return tap(call, call.wire_format.meter())
-    if content_type.startswith(b"application/json"):
-        return BodyTap(call, call.wire_format.meter())
-    return Tap()
-
-
-def _length(exchange: Exchange) -> int | None:
-    value = exchange.headers.get(b"content-length")
-    return int(value) if value is not None and value.isdigit() else None
+        meter_body(meter, body)
+    return body

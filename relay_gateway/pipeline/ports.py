@@ -6,11 +6,12 @@ The HTTP server and client of :mod:`relay_gateway.http` fit them, and so do the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from relay_gateway.errors import UpstreamError
-from relay_gateway.http.message import Headers
+from relay_gateway.http.message import Headers, HeadMemory
+from relay_gateway.http.request_body import BodyReader
 
 
 class Caller(Protocol):
@@ -27,8 +28,20 @@ class Caller(Protocol):
         """As sent."""
 
     @property
+    def http_version(self) -> str:
+        """``1.1`` or ``1.0``."""
+
+    @property
+    def content_length(self) -> int | None:
+        """The announced length of the body, 0 for none, ``None`` for a chunked one."""
+
+    @property
     def path(self) -> str:
         """In canonical form, not decoded."""
+
+    @property
+    def query(self) -> bytes:
+        """As sent, without the question mark."""
 
     @property
     def headers(self) -> Headers:
@@ -54,14 +67,45 @@ class Caller(Protocol):
     def bytes_out(self) -> int:
         """How many bytes of body were written."""
 
+    @property
+    def memory(self) -> HeadMemory:
+        """What is kept for the next request of the connection, if its head is the same."""
+
+    @property
+    def body_complete(self) -> bool:
+        """Whether the whole body is here."""
+
+    def take_body(self, limit: int) -> bytes:
+        """A complete body. Raises :class:`RequestRefusedError` (413) beyond ``limit`` bytes."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on in a task, as one that was not begun without."""
+
     async def read_body(self, limit: int) -> bytes:
         """The whole body. Raises :class:`RequestRefusedError` (413) beyond ``limit`` bytes."""
+
+    async def read_beginning(self, limit: int) -> bytes:
+        """The body, or what has come of it when that is more than ``limit`` bytes."""
+
+    def stream_body(self, reader: BodyReader) -> None:
+        """Hands the body to ``reader``, from its first byte on and as it comes."""
+
+    def pause_body(self) -> None:
+        """Lets a body that is being handed over wait."""
+
+    def resume_body(self) -> None:
+        """Goes on handing over the body."""
+
+    def drop_body(self) -> None:
+        """Hands over no more of the body."""
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """A whole answer; ``headers`` is a block of encoded lines without ``Content-Length``."""
 
-    def start(self, status: int, headers: bytes, length: int | None) -> None:
-        """Begins an answer that comes in pieces."""
+    def start(
+        self, status: int, headers: bytes, length: int | None, *, dated: bool = False
+    ) -> None:
+        """Begins an answer that comes in pieces; a ``dated`` one has its own ``Date``."""
 
     def write(self, data: bytes) -> None:
         """A piece of the body; never blocks, see ``on_flow``."""
@@ -96,6 +140,19 @@ class Exchange(Protocol):
     @property
     def headers(self) -> Headers:
         """Its header fields."""
+
+    @property
+    def body_complete(self) -> bool:
+        """Whether the whole body has arrived."""
+
+    def take(self) -> bytes:
+        """The body of an answer that is whole, once."""
+
+    def peek(self) -> bytes:
+        """What has arrived of the body, which nobody has received yet."""
+
+    async def more(self) -> None:
+        """Waits until more of the body has arrived, or its end. Raises what breaks it off."""
 
     def receive(self, receiver: Receiver) -> None:
         """Delivers the body to ``receiver`` from now on, what is already there at once."""

@@ -7,28 +7,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from relay_gateway.catalog.live import LiveCatalog
-from relay_gateway.errors import RequestRefusedError
-from relay_gateway.pipeline.authenticate import Authenticator
+from relay_gateway.errors import FAULTS, RequestRefusedError
+from relay_gateway.log import request_id
+from relay_gateway.pipeline.authenticate import Authenticator, check
 from relay_gateway.pipeline.body import ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
-from relay_gateway.pipeline.dispatch import Dispatcher, Refusal, concealed
-from relay_gateway.pipeline.forward import INTERRUPTED, STOPPING, Forwarder
+from relay_gateway.pipeline.capture import Payloads, is_wanted
+from relay_gateway.pipeline.dispatch import Dispatcher
+from relay_gateway.pipeline.form import boundary_of, read_form
+from relay_gateway.pipeline.forward import (
+    INTERRUPTED,
+    STOPPING,
+    Forwarder,
+    Interruptible,
+    take_whole,
+)
+from relay_gateway.pipeline.opening import Opening
+from relay_gateway.pipeline.output_limit import bounded_output
 from relay_gateway.pipeline.ports import Caller, Exchange
-from relay_gateway.pipeline.route import Plan, Router
+from relay_gateway.pipeline.refusals import Refusal, concealed
+from relay_gateway.pipeline.reply import Reply
+from relay_gateway.pipeline.route import Plan, Router, Speak, untranslated
 from relay_gateway.pipeline.settle import Deliver, Settlement
+from relay_gateway.pipeline.taps import asked_units, meter_body
+from relay_gateway.pipeline.translate import Translation
+from relay_gateway.pipeline.waiting import Waiting
 from relay_gateway.plugin.usage import Outcome
 
 _log = logging.getLogger(__name__)
 
 Answer = Callable[[Call, Exchange | Refusal], bytes]
 """Builds the header block of an answer from that of the upstream."""
-Refuse = Callable[[Call, Caller, RequestRefusedError], None]
-"""Answers a refusal in the caller's dialect."""
+Retell = Callable[[Call, Refusal], Reply]
+"""Words the refusal of an upstream that speaks another format than the caller."""
+Refuse = Callable[[Call, RequestRefusedError], Reply]
+"""Words a refusal in the caller's dialect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +55,7 @@ class Wire:
 
     answer_headers: Answer
     refuse: Refuse
+    retell: Retell
 
 
 class Pipeline:
@@ -50,108 +69,278 @@ class Pipeline:
         deliver: Deliver,
         wire: Wire,
         max_request_bytes: int,
+        speak: Speak = untranslated,
+        payloads: Payloads | None = None,
     ) -> None:
         self._live = live
+        self._payloads = payloads
         self._authenticator = authenticator
-        self._router = Router()
+        self._router = Router(speak)
         self._dispatcher = dispatcher
-        self._settlement = Settlement(deliver)
+        self._admission = dispatcher.admission
+        self._settlement = Settlement(deliver, dispatcher.admission)
         self._wire = wire
         self._max_request_bytes = max_request_bytes
-        self._running: set[Forwarder] = set()
+        self._running: set[Interruptible] = set()
 
-    async def run(
+    def begin(
         self, call: Call, caller: Caller, refused: RequestRefusedError | None = None
-    ) -> None:
-        """Answers one request; ``refused`` is a refusal that was found before it got here.
+    ) -> Coroutine[Any, Any, None] | None:
+        """Begins to answer one request; ``refused`` is a refusal that was found before it got here.
 
-        Returns when the answer has begun or the request has ended.
+        Where there is nothing to wait for but the upstream, callbacks carry the request to its end.
+        What is returned instead must be run in a task.
         """
+        request_id.set(call.request_id)
+        if refused is not None:
+            self._refuse(call, caller, refused)
+            return None
+        if call.deadline is not None or not caller.body_complete:
+            return self._run(call, caller)
         try:
-            if refused is not None:
-                raise refused
-            if call.deadline is None:
-                await self._answer(call, caller)
-            else:
-                async with asyncio.timeout_at(call.deadline):
-                    await self._answer(call, caller)
-        except RequestRefusedError as error:
-            self._refuse(call, caller, error)
-        except TimeoutError:
-            self._refuse(call, caller, _deadline_passed())
-        except asyncio.CancelledError:
-            if not caller.disconnected:
-                self._refuse(call, caller, _interrupted())
-                raise
-            self._end_cancelled(call, caller)
-        except Exception:  # noqa: BLE001 - one request fails, the process goes on
-            if caller.disconnected:
-                self._end_cancelled(call, caller)
-            else:
-                _log.exception("request %s failed", call.request_id)
-                self._refuse(call, caller, _internal_error())
+            caller = self._authenticate(call, caller)
+            plan = self._plan(call, caller, caller.take_body(self._max_request_bytes))
+            admitted = self._admission.admit_now(call, plan)
+            opening = self._dispatcher.open_now(call, plan, caller) if admitted else None
+        except FAULTS as error:  # one request fails, the process goes on
+            self._end_with(call, caller, error)
+            return None
+        if not admitted:
+            return self._guard(call, caller, self._admit(call, caller, plan))
+        if opening is None:
+            return self._guard(call, caller, self._ask(call, caller, plan))
+        Waiting(self, self._running, call, caller, plan, opening).begin()
+        return None
+
+    def carry(
+        self, call: Call, caller: Caller, work: Coroutine[Any, Any, None]
+    ) -> Coroutine[Any, Any, None]:
+        """``work`` that answers a request in a way of its own, and ends as every request does."""
+        return self._guard(call, caller, work)
+
+    @property
+    def without_task(self) -> int:
+        """How many requests are under way without a task."""
+        return len(self._running)
 
     def interrupt(self) -> None:
-        """Ends every answer that has begun and is not complete, and says so to its caller.
+        """Ends every answer that is under way without a task, and says so to its caller.
 
-        Requests whose answer has not begun are ended by cancelling their task.
+        Other requests are ended by cancelling their task.
         """
-        for forwarder in list(self._running):
-            forwarder.interrupt()
+        for one in list(self._running):
+            one.interrupt()
 
-    async def _answer(self, call: Call, caller: Caller) -> None:
-        self._authenticate(call, caller)
-        plan = await self._route(call, caller)
-        answer = await self._dispatcher.dispatch(call, plan, caller.headers)
-        call.status = answer.status
-        call.body = b""  # nobody is asked again, and a stream may last for an hour
-        if isinstance(answer, Refusal):
-            call.fail("upstream_error", "upstream_error")
-            if not call.snapshot.settings.inference.expose_upstream_errors:
-                raise concealed(answer)
-            headers = self._wire.answer_headers(call, answer)
-            caller.respond(answer.status, headers, answer.body)
-            self._settlement.settle(call, caller)
-        else:
-            headers = self._wire.answer_headers(call, answer)
-            settle = self._settlement.settle
-            Forwarder(call, caller, answer, settle, self._running).begin(headers)
+    def answered(self, call: Call, caller: Caller, opening: Opening) -> None:
+        """Delivers what the first attempt brought."""
+        try:
+            self._dispatcher.opened(call, opening.began, opening.exchange.status)
+            self._deliver(call, caller, opening.exchange)
+        except FAULTS as error:  # one request fails, the process goes on
+            self._end_with(call, caller, error)
 
-    def _authenticate(self, call: Call, caller: Caller) -> None:
-        key = self._authenticator.authenticate(
-            call.snapshot, caller.headers, call.client_address, time.time()
-        )
-        call.relay_key, call.policy = key, call.snapshot.policy_of(key)
-        if key.tags:
-            call.tags = {**key.tags, **call.tags}
+    def go_on(self, call: Call, caller: Caller, plan: Plan, opening: Opening) -> None:
+        """Goes on in a task where the first attempt brought something else."""
+        caller.run(self._guard(call, caller, self._ask(call, caller, plan, opening)))
 
-    async def _route(self, call: Call, caller: Caller) -> Plan:
-        call.body = body = await caller.read_body(self._max_request_bytes)
-        call.bytes_in = len(body)
-        call.requested_model, stream = read_members(body)
-        call.streamed = stream and call.endpoint.streams
-        plan = self._router.route(
-            call.snapshot, call.policy, call.requested_model, call.wire_format.name, call.pin
-        )
-        call.model = plan.model
-        option = call.wire_format.usage_option
-        inject = call.snapshot.settings.inference.inject_stream_usage
-        if option is not None and call.streamed and inject:
-            call.body, call.withhold_usage = ask_for_usage(body, option)
-        return plan
-
-    def _end_cancelled(self, call: Call, caller: Caller) -> None:
+    def caller_gone(self, call: Call, caller: Caller) -> None:
+        """Closes a request that nobody waits for any more."""
         call.fail("cancelled", "client_closed")
         self._settlement.settle(call, caller)
 
+    def interrupted(self, call: Call, caller: Caller) -> None:
+        """Refuses a request because the gateway stops."""
+        self._refuse(call, caller, _interrupted())
+
+    async def _run(self, call: Call, caller: Caller) -> None:
+        await self._guard(call, caller, self._answer(call, caller))
+
+    async def _guard(self, call: Call, caller: Caller, work: Coroutine[Any, Any, None]) -> None:
+        """Runs ``work`` within the request's deadline, and ends the request where it fails."""
+        request_id.set(call.request_id)
+        try:
+            if call.deadline is None:
+                await work
+            else:
+                async with asyncio.timeout_at(call.deadline):
+                    await work
+        except asyncio.CancelledError:
+            if not caller.disconnected:
+                self.interrupted(call, caller)
+                raise
+            self.caller_gone(call, caller)
+        except TimeoutError:
+            self._refuse(call, caller, _deadline_passed())
+        except FAULTS as error:  # one request fails, the process goes on
+            self._end_with(call, caller, error)
+
+    async def _answer(self, call: Call, caller: Caller) -> None:
+        caller = self._authenticate(call, caller)
+        plan = self._plan(call, caller, await caller.read_body(self._max_request_bytes))
+        await self._admit(call, caller, plan)
+
+    async def _admit(self, call: Call, caller: Caller, plan: Plan) -> None:
+        await self._admission.admit(call, plan)
+        await self._ask(call, caller, plan)
+
+    async def _ask(
+        self, call: Call, caller: Caller, plan: Plan, opening: Opening | None = None
+    ) -> None:
+        answer = await self._dispatcher.dispatch(call, plan, caller, opening)
+        if isinstance(answer, Refusal):
+            self._pass_on(call, caller, answer)
+        elif call.translation is not None and not call.streamed:
+            self._deliver_translated(call, caller, answer, call.translation)
+        else:
+            self._deliver(call, caller, answer)
+
+    def _pass_on(self, call: Call, caller: Caller, answer: Refusal) -> None:
+        call.status = answer.status
+        call.fail("upstream_error", "upstream_error")
+        exposed = call.snapshot.settings.inference.expose_upstream_errors
+        if not exposed or not answer.legible:
+            raise concealed(answer)
+        if answer.wire_format is call.wire_format and answer.problem is None:
+            headers = self._wire.answer_headers(call, answer)
+            reply = Reply(answer.status, headers, answer.body)
+        else:
+            reply = self._wire.retell(call, answer)
+        self._respond(call, caller, *reply)
+
+    def _deliver_translated(
+        self, call: Call, caller: Caller, answer: Exchange, translation: Translation
+    ) -> None:
+        call.last_byte_at = call.first_byte_at
+        meter = (call.upstream_format or call.wire_format).meter()
+        call.reading = meter.reading
+        meter_body(meter, translation.received)
+        call.status = answer.status
+        headers = self._wire.answer_headers(call, answer)
+        self._dispatcher.delivered(call)
+        self._respond(call, caller, answer.status, headers, translation.told)
+
+    def _deliver(self, call: Call, caller: Caller, answer: Exchange) -> None:
+        call.status = answer.status
+        # Nobody is asked again, and a stream may last for an hour.
+        call.body, call.body_for_usage = b"", None
+        headers = self._wire.answer_headers(call, answer)
+        body = take_whole(call, answer) if answer.body_complete else None
+        if body is None:
+            Forwarder(call, caller, answer, self, self._running).begin(headers)
+            return
+        self._dispatcher.delivered(call)
+        self._respond(call, caller, answer.status, headers, body)
+
+    def _respond(
+        self, call: Call, caller: Caller, status: int, headers: bytes, body: bytes
+    ) -> None:
+        """Accounts for a whole answer, and sends it."""
+        self._settlement.account(call, caller, len(body))
+        caller.respond(status, headers, body)
+        if call.captured is not None:
+            call.captured.close()
+
+    def account(self, call: Call, caller: Caller, unsent: int) -> None:
+        """Accounts for an answer before its last ``unsent`` bytes go out."""
+        if not call.settled:
+            self._dispatcher.delivered(call)
+            self._settlement.account(call, caller, unsent)
+
+    def settle(self, call: Call, caller: Caller) -> None:
+        """Closes a request whose answer has ended."""
+        self.account(call, caller, 0)
+        self._settlement.settle(call, caller)
+
+    def _authenticate(self, call: Call, caller: Caller) -> Caller:
+        """Takes the key into ``call``; answers whom to answer, which is one who keeps the payload
+        where that is wanted."""
+        facts = call.facts
+        found = facts.presented if facts is not None else None
+        if found is None:
+            found = self._authenticator.find(call.snapshot, caller.headers)
+        check(found, call.client_address, call.started_ns / 1e9)
+        call.relay_key = key = found.key
+        if facts is not None and facts.presented is not None:
+            call.policy, captured = facts.policy, facts.captured
+        else:
+            call.policy = call.snapshot.policy_of(key)
+            captured = self._payloads is not None and is_wanted(call)
+            if facts is not None:
+                facts.presented, facts.policy, facts.captured = found, call.policy, captured
+        if key.tags:
+            call.tags = {**key.tags, **call.tags}
+        if captured and self._payloads is not None:
+            return self._payloads.around(call, caller)
+        return caller
+
+    def _plan(self, call: Call, caller: Caller, body: bytes) -> Plan:
+        call.body = body
+        call.bytes_in = len(body)
+        if call.path_model is None:
+            call.requested_model, stream = _members(call, caller, body)
+            call.streamed = stream and call.endpoint.streams
+        else:
+            call.requested_model, call.streamed = call.path_model, call.endpoint.streams
+        plan = self._router.route(
+            call.snapshot,
+            call.policy,
+            call.requested_model,
+            call.wire_format.name,
+            call.pin,
+            call.started_ns / 1e9,
+        )
+        call.model = plan.model
+        if plan.deprecation is not None:
+            call.deprecation, call.replaced = plan.deprecation, plan.replaced
+        call.body = body = _bounded(call, body)
+        if call.wire_format.bills_request:
+            call.asked_units = asked_units(call.wire_format, body)
+        if call.streamed:
+            option = call.wire_format.usage_option
+            if option is not None and call.snapshot.settings.inference.inject_stream_usage:
+                call.body_for_usage, call.withhold_usage = ask_for_usage(body, option)
+        return plan
+
+    def _end_with(self, call: Call, caller: Caller, error: BaseException) -> None:
+        if isinstance(error, RequestRefusedError):
+            self._refuse(call, caller, error)
+        elif caller.disconnected:
+            self.caller_gone(call, caller)
+        else:
+            _log.error("request %s failed", call.request_id, exc_info=error)
+            self._refuse(call, caller, _internal_error())
+
     def _refuse(self, call: Call, caller: Caller, error: RequestRefusedError) -> None:
+        caller = call.captured or caller
         call.status = error.status
         call.fail(_outcome(call, error), error.code)
         if not caller.started:
-            self._wire.refuse(call, caller, error)
-        elif not caller.finished:
+            self._respond(call, caller, *self._wire.refuse(call, error))
+            return
+        if not caller.finished:
             caller.abort()
         self._settlement.settle(call, caller)
+
+
+def _members(call: Call, caller: Caller, body: bytes) -> tuple[str, bool]:
+    """Model and ``stream`` of a body, JSON or a form as its endpoint takes them."""
+    if call.endpoint.body != "json":
+        boundary = boundary_of(caller.headers.get(b"content-type"))
+        if boundary is not None:
+            call.form = form = read_form(body, boundary)
+            return form.model, form.stream
+    return read_members(body)
+
+
+def _bounded(call: Call, body: bytes) -> bytes:
+    """The body with the policy's maximum of tokens, where it has one and the caller none."""
+    policy, model = call.policy, call.model
+    if policy is None or policy.max_output_tokens is None or call.form is not None:
+        return body
+    most = policy.max_output_tokens
+    if model is not None and model.max_output_tokens is not None:
+        most = min(most, model.max_output_tokens)
+    return bounded_output(call.wire_format, body, most, policy.slug)
 
 
 def _outcome(call: Call, error: RequestRefusedError) -> Outcome:

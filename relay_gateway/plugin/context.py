@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from relay_gateway.errors import SecretUnavailableError
+from relay_gateway.plugin.resolved import ResolvedSecret
+from relay_gateway.redaction import LIVE
 from relay_gateway.secret import Secret
 
 if TYPE_CHECKING:
@@ -35,6 +38,12 @@ class SystemClock:
     time = staticmethod(time.time)
 
 
+async def _no_backends(reference: Mapping[str, Any]) -> ResolvedSecret:
+    raise SecretUnavailableError(
+        f"there is no secret backend here that {reference.get('kind')!r} could be asked of"
+    )
+
+
 @dataclass(slots=True)
 class PluginContext:
     """Services of the gateway for one plugin instance.
@@ -54,6 +63,13 @@ class PluginContext:
     """The master key ring, current key first, each 32 bytes in standard base64; may be empty."""
     environ: Callable[[str], str | None] = field(default=lambda _name: None)
     """Reads one environment variable as it was when the process started."""
+    withdraw: Callable[[str], None] = field(default=lambda _name: None)
+    """Removes a variable, whose value is a credential and has been read, from the environment of
+    the process, where others could read it; ``environ`` goes on giving it."""
+    resolve_secret: Callable[[Mapping[str, Any]], Awaitable[ResolvedSecret]] = _no_backends
+    """Asks a secret backend for the credential that a ``valueFrom`` reference in the plugin's own
+    section leads to, each time anew: the plugin keeps it for as long as its ``ttl`` says, and asks
+    again when the credential is refused. Raises :class:`SecretError`."""
     clock: Clock = field(default_factory=SystemClock)
     max_threads: int = 8
     """How many blocking calls of this plugin may run at once; further ones wait."""
@@ -64,6 +80,16 @@ class PluginContext:
     def logger(self) -> logging.Logger:
         """The plugin's logger, below the gateway's own."""
         return logging.getLogger(f"relay_gateway.plugins.{self.plugin}")
+
+    def hide(self, secret: Secret) -> None:
+        """Keeps a credential that the plugin was given while it works (the token of a login, the
+        keys of a session) out of all that the process logs, whole and in part, for as long as the
+        plugin holds ``secret``.
+
+        Values of the plugin's own section and those that a secret backend resolves are hidden
+        without it. One shorter than 8 characters cannot be hidden. Threads may call it.
+        """
+        LIVE.add(secret)
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Runs ``call(*args)`` in a thread of this plugin's own bounded pool and returns its

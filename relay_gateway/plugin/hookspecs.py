@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import pluggy
 
+from relay_gateway.plugin.guards import Guard
 from relay_gateway.plugin.payloads import PayloadLogger
 from relay_gateway.plugin.providers import UpstreamProvider
 from relay_gateway.plugin.secrets import SecretBackend
@@ -53,6 +54,11 @@ def relay_register_payload_loggers() -> Sequence[type[PayloadLogger]]:  # type: 
 @hookspec
 def relay_register_state_stores() -> Sequence[type[StateStore]]:  # type: ignore[empty-body]
     """Classes that keep limiter and breaker state, shared by instances where they can."""
+
+
+@hookspec
+def relay_register_guards() -> Sequence[type[Guard]]:  # type: ignore[empty-body]
+    """Classes that inspect, change or refuse requests and their answers."""
 
 
 @hookspec

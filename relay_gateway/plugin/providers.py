@@ -7,14 +7,12 @@ time, retries and cancellation are the gateway's.
 from __future__ import annotations
 
 import enum
-import math
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
 from relay_gateway.plugin.base import CatalogModel, ConfigT, Plugin
+from relay_gateway.plugin.waits import wait_of
 from relay_gateway.plugin.wire import Endpoint, WireFormat
 from relay_gateway.secret import Secret
 
@@ -86,12 +84,28 @@ class Verdict(enum.Enum):
     """The host failed: count it, try the next key or host."""
 
 
+class Scope(enum.Enum):
+    """What a verdict is about, where an answer says it."""
+
+    KEY = "key"
+    """The credential, whatever it is used for."""
+    MODEL = "model"
+    """The credential together with the model: with another one it may be as good as ever."""
+    HOST = "host"
+    """The host itself: another credential would meet the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """A verdict with the facts it rests on. ``retry_after`` is in seconds."""
+    """A verdict with the facts it rests on.
+
+    ``retry_after`` is in seconds (see :func:`wait_of`). ``scope`` narrows or widens what
+    ``CREDENTIAL`` and ``THROTTLED`` are about; a ``FAILURE`` is always the host's.
+    """
 
     verdict: Verdict
     retry_after: float | None = None
+    scope: Scope = Scope.KEY
 
 
 @dataclass(slots=True)
@@ -141,6 +155,21 @@ class UpstreamProvider(Plugin[ConfigT]):
             block.append(self.credential(call.secret))
         return b"".join(block)
 
+    def takes_usage_option(self, host: UpstreamHost) -> bool:
+        """Whether ``host`` bears to be asked for usage figures in streams of a caller who did not
+        ask for them (see :class:`UsageOption`); by default each does."""
+        return True
+
+    def probe(self, host: UpstreamHost, secret: Secret | None) -> UpstreamRequest:
+        """The cheapest request that shows whether ``host`` answers and takes the credential: by
+        default for its list of models. Never asked of a ``local`` provider.
+
+        An operator sends it to test a host; it must cost nothing and change nothing.
+        """
+        credential = self.credential(secret) if secret is not None else b""
+        target = f"{host.path}/models".encode("ascii")
+        return UpstreamRequest(target, host.headers + credential, b"", b"GET")
+
     async def answer(self, call: UpstreamCall) -> LocalAnswer:
         """The answer of a ``local`` provider. May raise :class:`UpstreamError` like a real
         exchange."""
@@ -156,9 +185,9 @@ class UpstreamProvider(Plugin[ConfigT]):
         if status in (401, 403):
             return Classification(Verdict.CREDENTIAL)
         if status == 429:
-            return Classification(Verdict.THROTTLED, retry_after(headers.get(b"retry-after")))
+            return Classification(Verdict.THROTTLED, wait_of(headers))
         if status in (408, 409) or status >= 500:
-            return Classification(Verdict.FAILURE, retry_after(headers.get(b"retry-after")))
+            return Classification(Verdict.FAILURE, wait_of(headers))
         return Classification(Verdict.DELIVER)
 
 
@@ -177,20 +206,3 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
             )
         lines.append(f"{name.lower()}: {value}\r\n")
     return "".join(lines).encode("ascii")
-
-
-def retry_after(value: bytes | None) -> float | None:
-    """Seconds from a ``Retry-After`` header (RFC 9110 §10.2.3, a number or a date), else
-    ``None``."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        pass
-    else:
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    try:
-        return max(0.0, parsedate_to_datetime(value.decode("latin-1")).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None

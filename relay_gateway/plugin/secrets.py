@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from relay_gateway.errors import SecretDeniedError, SecretNotFoundError
 from relay_gateway.plugin.base import CatalogModel, ConfigT, Plugin
+from relay_gateway.plugin.resolved import ResolvedSecret
 from relay_gateway.secret import Secret
 
 
@@ -29,14 +32,22 @@ class RowBinding:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResolvedSecret:
-    """A credential with its facts. ``ttl`` is in seconds; ``None`` leaves it to the gateway's
-    default."""
+def credential_in(text: str, place: str) -> Secret:
+    """The credential that was read at ``place`` (``"variable ACME_KEY"``), without one newline at
+    its end.
 
-    value: Secret
-    ttl: float | None = None
-    version: str | None = None
+    Raises :class:`SecretNotFoundError` where nothing is left, :class:`SecretDeniedError` for what
+    no header could carry.
+    """
+    value = text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise SecretNotFoundError(f"the value of {place} is empty; write the host key there")
+    if not value.isascii() or not value.isprintable() or value != value.strip():
+        raise SecretDeniedError(
+            f"the value of {place} cannot be a host key: it must be printable ASCII without spaces "
+            "at its ends"
+        )
+    return Secret(value)
 
 
 class SecretBackend(Plugin[ConfigT]):
@@ -44,8 +55,12 @@ class SecretBackend(Plugin[ConfigT]):
 
     ``Ref`` is what an administrator writes, ``StoredRef`` what the catalog keeps, ``PublicRef``
     what reads show; they differ only for a backend that keeps the value in the catalog itself.
+
+    ``seals`` says that it does so with the master keys of its context: ``StoredRef`` then has a
+    ``keyId``, and :meth:`key_ids` and :meth:`wrap` are there.
     """
 
+    seals: ClassVar[bool] = False
     Ref: ClassVar[type[SecretRef]]
     StoredRef: ClassVar[type[SecretRef] | None] = None
     PublicRef: ClassVar[type[SecretRef] | None] = None
@@ -73,5 +88,23 @@ class SecretBackend(Plugin[ConfigT]):
         Called off the request path, at most once at a time for one reference, under a deadline of
         the gateway's (5 s). Raises :class:`SecretNotFoundError`, :class:`SecretDeniedError` or
         :class:`SecretUnavailableError`; messages name the reference, never the value.
+        """
+        raise NotImplementedError
+
+    def key_ids(self) -> Sequence[str]:
+        """The ids of the master keys that open values, the one that seals first; possibly none.
+
+        The same key has the same id everywhere, and the id tells nothing about the key. Raises
+        :class:`SecretUnavailableError` when the backend is not open.
+        """
+        return ()
+
+    async def wrap(
+        self, value: Secret, binding: RowBinding, previous: SecretRef | None
+    ) -> SecretRef:
+        """What the catalog keeps for ``value``, sealed with the first of :meth:`key_ids`.
+
+        With ``previous``, which holds the same value under another key, everything else that was
+        kept stays as it is. Raises :class:`SecretRefError` without a key to seal with.
         """
         raise NotImplementedError

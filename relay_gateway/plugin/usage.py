@@ -23,12 +23,28 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fals
     duration_ms: float = 0.0
 
 
+GuardPhase = Literal["request", "response", "stream"]
+GuardDeed = Literal["allowed", "changed", "refused", "failed", "unreadable"]
+
+
+class GuardVisit(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What one guard did with one request or its answer. With ``dry_run`` it only would have."""
+
+    guard: str
+    phase: GuardPhase
+    did: GuardDeed
+    duration_ms: float = 0.0
+    dry_run: bool = False
+
+
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What one inference request was, cost and led to; also for requests that were refused.
 
     Times are RFC 3339 UTC, durations milliseconds, ``cost_nanos`` billionths of ``currency``.
     ``tokens`` maps meter names without their ``tokens.`` prefix (``input``, ``output``,
     ``cacheRead``, …) to counts; other meters (``images``, ``requests``, …) are in ``units``.
+    ``tier`` is the upstream's word for how it processed the request; ``pricing_version`` says by
+    which version of the price sheet ``pricing_id`` the cost was reckoned.
     """
 
     request_id: str
@@ -59,7 +75,9 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
     units: dict[str, int] = {}
     usage_source: Literal["upstream", "estimated", "none"] = "none"
     finish_reason: str | None = None
+    tier: str | None = None
     pricing_id: str | None = None
+    pricing_version: int | None = None
     cost_nanos: int | None = None
     currency: str | None = None
     unpriced: bool = False
@@ -69,6 +87,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
     bytes_in: int = 0
     bytes_out: int = 0
     instance: str = ""
+    guards: tuple[GuardVisit, ...] = ()
 
 
 class UsageSink(Plugin[ConfigT]):
@@ -76,6 +95,16 @@ class UsageSink(Plugin[ConfigT]):
 
     reads: ClassVar[bool] = False
     """Whether the sink is a :class:`UsageReader` too."""
+    corrects: ClassVar[bool] = False
+    """Whether :meth:`UsageReader.correct` works."""
+    batch_records: int = 500
+    """How many records a batch has at most."""
+    batch_bytes: int = 4 * 1024 * 1024
+    """About how large a batch is at most, in bytes, where it is read back from the spool; one from
+    memory has a few thousand records at most."""
+    batch_seconds: float = 0.05
+    """How long the first record of a batch waits for more to come, at most. Classes set these
+    three, or instances before they are opened; what ends waits for none of them."""
 
     async def write(self, records: Sequence[UsageRecord]) -> None:
         """Stores a batch. The same record may come again after a failure: ``request_id`` is unique
@@ -110,16 +139,28 @@ class LogPage(msgspec.Struct, frozen=True, kw_only=True):
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which totals ``GET /usage/summary`` wants.
 
-    ``group_by`` holds dimension names of the contract (``model``, ``relayKey``, ``tag:team``, …).
+    ``group_by`` holds dimension names of the contract (``model``, ``relayKey``, ``tag:team``, …);
+    ``tags`` must all match, the rest is as in :class:`LogQuery`.
     """
 
     group_by: tuple[str, ...] = ()
     start: str | None = None
     end: str | None = None
     equals: Mapping[str, str | int | bool] = {}
+    tags: Mapping[str, str] = {}
 
 
-class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+Interval = Literal["minute", "hour", "day"]
+
+
+class SeriesQuery(UsageQuery, frozen=True, kw_only=True):
+    """Totals over time: as :class:`UsageQuery`, in steps of ``interval`` that begin at whole UTC
+    minutes, hours or days."""
+
+    interval: Interval = "hour"
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Totals of one group. ``cost`` maps currency to nano-units; percentiles are milliseconds."""
 
     group: dict[str, str | None]
@@ -130,6 +171,13 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unpriced: int
     duration_ms: dict[str, float | None]
     ttft_ms: dict[str, float | None]
+
+
+class UsagePoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Totals of one group in the step that begins at ``start`` (RFC 3339 UTC)."""
+
+    start: str
+    row: UsageRow
 
 
 LOG_DIMENSIONS: Mapping[str, str] = {
@@ -165,6 +213,16 @@ LOG_FILTERS: frozenset[str] = frozenset(
 """Record fields that every reader can filter by."""
 
 
+PRICE_FIELDS: tuple[str, ...] = (
+    "cost_nanos",
+    "currency",
+    "unpriced",
+    "pricing_id",
+    "pricing_version",
+)
+"""Fields of :class:`UsageRecord` that a price sheet decides, under their names in Python."""
+
+
 class UsageReader:
     """What a sink with ``reads = True`` can also do; mixed into its class."""
 
@@ -178,4 +236,17 @@ class UsageReader:
 
     async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
         """Totals per group, largest number of requests first."""
+        raise NotImplementedError
+
+    async def timeseries(self, query: SeriesQuery) -> Sequence[UsagePoint]:
+        """Totals per step and group, oldest step first; steps without a request are left out."""
+        raise NotImplementedError
+
+    async def correct(self, records: Sequence[UsageRecord]) -> int:
+        """Gives records that are stored the price of ``records``: :data:`PRICE_FIELDS`, and
+        nothing else; totals follow. Returns how many changed.
+
+        All of ``records`` or none; a second time changes nothing, and what is not stored stays so.
+        Only where ``corrects`` is true.
+        """
         raise NotImplementedError

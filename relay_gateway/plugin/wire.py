@@ -6,11 +6,13 @@ looks formats up by name; a provider says which names it speaks, whoever defined
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
+
+from relay_gateway.plugin.codec import WireCodec
 
 CONTENT = 1
 """The event carries the first or a further piece of the answer that a person would see."""
@@ -21,15 +23,24 @@ TERMINAL = 4
 """The event marks the regular end of the answer."""
 FAILED = 8
 """The event reports an error inside a stream that began with status 200."""
+LAST = 16
+"""Besides ``TERMINAL``: nothing comes after the event, least of all figures. Callers take it for
+the end, so what was used is written down before they have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One path of the inference plane that a wire format is spoken at.
 
-    ``name`` is what usage records call it (``chat.completions``), ``path`` what callers ask for
-    (always below ``/v1``), ``streams`` whether the body's ``stream`` member is honoured,
-    ``upstream_path`` the same operation relative to a host's base URL without its version segment.
+    ``name`` is what usage records call it (``chat.completions``), ``path`` what callers ask for,
+    ``streams`` whether the body's ``stream`` member is honoured, ``upstream_path`` the same
+    operation relative to a host's base URL without its version segment.
+
+    ``body`` is what a request's body may be: JSON, a multipart form whose fields ``model`` and
+    ``stream`` say what the members of that name say elsewhere, or either.
+
+    ``{model}`` in a path stands for the name of the model; such a path says what a body says
+    elsewhere, so it ``streams`` always or never. ``needs_query`` is what the query must have.
     """
 
     name: str
@@ -37,6 +48,8 @@ class Endpoint:
     upstream_path: str
     method: str = "POST"
     streams: bool = True
+    needs_query: str = ""
+    body: Literal["json", "form", "either"] = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,13 @@ class ListedModel:
     created: int
 
 
+class _Error(msgspec.Struct):
+    error: Any = None
+
+
+_ERRORS = msgspec.json.Decoder(_Error)
+
+
 class Dialect:
     """How a family of wire formats words its errors and model lists.
 
@@ -71,6 +91,12 @@ class Dialect:
     """
 
     name: ClassVar[str] = "default"
+    ping: ClassVar[bytes] = b": ping\n\n"
+    """What is written into a stream that is quiet for long. Readers of server-sent events skip
+    comments; a dialect whose clients do not has to say something else."""
+    models_path: ClassVar[str] = ""
+    """Where callers of this dialect ask for the list of models, if not at ``/v1/models`` alone; one
+    model is asked for below it."""
 
     def claims(self, header_names: frozenset[bytes] | set[bytes]) -> bool:
         """Whether a request to a path that dialects share (``/v1/models``) is in this dialect, told
@@ -93,6 +119,25 @@ class Dialect:
             "code": problem.code,
         }
         return problem.status, msgspec.json.encode({"error": error})
+
+    def read_error(self, body: bytes) -> tuple[str | None, str | None]:
+        """Code and message of an error answer of an upstream in this dialect, where it has them.
+
+        This reads the shapes that most have: ``error`` as an object with ``message`` and ``code``,
+        ``type`` or ``status``, or as a text.
+        """
+        try:
+            error = _ERRORS.decode(body).error
+        except (ValueError, RecursionError):
+            return None, None
+        if isinstance(error, str):
+            return None, error
+        if not isinstance(error, dict):
+            return None, None
+        names = (error.get(name) for name in ("code", "type", "status"))
+        code = next((name for name in names if isinstance(name, str) and name), None)
+        message = error.get("message")
+        return code, message if isinstance(message, str) else None
 
     def error_event(self, problem: Problem) -> bytes:
         """The error as a complete server-sent event, for a stream that breaks after it began."""
@@ -122,13 +167,15 @@ class Reading:
 
     ``tokens`` has meter names without ``tokens.`` (``input`` includes the cached part, ``output``
     includes reasoning); absent means the upstream did not say, 0 means it said zero. ``units`` has
-    the other meters of the contract (``images``, ``characters``, …).
+    the other meters of the contract (``images``, ``characters``, …). ``tier`` is the upstream's
+    word for how it processed the request (``flex``, ``priority``, ``batch``, …).
     """
 
     tokens: dict[str, int] = field(default_factory=dict)
     units: dict[str, int] = field(default_factory=dict)
     finish_reason: str | None = None
     upstream_model: str | None = None
+    tier: str | None = None
 
 
 class UsageMeter:
@@ -173,10 +220,32 @@ class WireFormat:
     stream_ends_with_terminal: ClassVar[bool] = True
     """Whether every complete stream has an event that its meter flags ``TERMINAL``; a stream
     without it is then recorded as broken off."""
+    output_limits: ClassVar[tuple[str, ...]] = ()
+    """Members of a request that bound the tokens of its answer: a name at the top level of the
+    body, or ``outer.inner``. The first is what the gateway sets where a policy bounds them and the
+    caller does not."""
+    bills_request: ClassVar[bool] = False
+    """Whether a request says itself what is billed for it; see :meth:`asked_units`."""
+
+    def asked_units(self, body: bytes) -> Mapping[str, int]:
+        """Units by meter (``characters``) that a request with this body uses, for hosts whose
+        answers do not tell; asked only where ``bills_request`` is true. A usage record calls them
+        estimated, and has them only where its meter read nothing."""
+        return {}
+
+    def renamed(self, body: bytes, model: str) -> bytes:
+        """The body of a request for a host that calls the model ``model``; asked only where the
+        path says the model, and there only where the host has another name for it than the caller.
+        By default such bodies do not say it again."""
+        return body
 
     def meter(self) -> UsageMeter:
         """A fresh meter for one answer."""
         raise NotImplementedError
+
+    def codec(self) -> WireCodec | None:
+        """What translates this format; ``None`` where it can only be passed on as it is."""
+        return None
 
 
 def count(value: object) -> int | None:

@@ -14,7 +14,7 @@ from relay_gateway.plugin import hookspecs
 from relay_gateway.registry.allowlist import AllowList
 from relay_gateway.registry.inventory import Origin, PluginState, Record
 from relay_gateway.registry.kinds import PluginKind
-from relay_gateway.registry.source import UNKNOWN, in_order, installed, origin
+from relay_gateway.registry.source import UNKNOWN, distribution_of, in_order, installed, origin
 from relay_gateway.registry.vetting import vet_answer, vet_attributes, vet_item
 
 logger = logging.getLogger("relay_gateway.registry")
@@ -50,7 +50,7 @@ def discover(
     discovery = Discovery()
     for found in installed() if entry_points is None else in_order(entry_points):
         source = origin(found)
-        refusal = allowed.refusal(source)
+        refusal = allowed.refusal(source, distribution_of(found))
         if refusal:
             _leave_out(discovery, source, PluginState.DISCOVERED, refusal)
         else:
@@ -113,9 +113,14 @@ def _register(
 
 def _collect(manager: pluggy.PluginManager, key: str, source: Origin) -> Iterator[Registered]:
     for kind in PluginKind:
-        for hookimpl in getattr(manager.hook, kind.hook).get_hookimpls():
+        hook = getattr(manager.hook, kind.hook)
+        for hookimpl in hook.get_hookimpls():
             if hookimpl.plugin_name != key:
                 continue
+            if hook.spec.warn_on_impl is not None:
+                # Python shows a DeprecationWarning to nobody but the tests of the plugin.
+                advice = hook.spec.warn_on_impl
+                logger.warning("plugin %s of %s: %s", source.entry_point, source, advice)
             if hookimpl.wrapper or hookimpl.hookwrapper:
                 raise PluginLoadError(f"{kind.hook} is a wrapper; a plugin only speaks for itself")
             for item in vet_answer(kind, hookimpl.function()):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import enum
 import traceback as tracebacks
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relay_gateway.errors import RelayError
+from relay_gateway.redaction import LIVE
+from relay_gateway.registry.calls import CallCounts
 from relay_gateway.registry.kinds import UNKNOWN_KIND, PluginKind
-from relay_gateway.secret import MASK
+from relay_gateway.secret import MASK, Secret
 
 _LONGEST_ERROR = 500
+_LONGEST_TRACE = 20_000
 
 
 class PluginState(enum.StrEnum):
@@ -52,6 +55,17 @@ class PluginInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginFigures:
+    """What a plugin was asked for in this process: ``calls`` that were awaited, and how many
+    ``seconds`` they took together."""
+
+    kind: PluginKind
+    name: str
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where a plugin comes from: its entry point and its distribution."""
 
@@ -74,7 +88,9 @@ class Record:
     error: str | None = None
     traceback: str | None = None
     failures: int = 0
+    counts: CallCounts = field(default_factory=CallCounts)
     _secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    _live: list[Secret] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
         kind = self.kind or "plugin"
@@ -83,6 +99,14 @@ class Record:
     def hide(self, secrets: Iterable[str]) -> None:
         """Adds what must not be shown, should an error of the plugin quote it."""
         self._secrets = self._secrets.union(secrets)
+        # Those of the plugin's own section are used by nobody else, but its libraries may log them.
+        self._live = [Secret(value) for value in self._secrets]
+        for secret in self._live:
+            LIVE.add(secret)
+
+    def adopt_secrets(self, other: Record) -> None:
+        """Hides also what ``other``, of the same plugin, hides."""
+        self.hide(other._secrets)
 
     def enter(self, state: PluginState, error: BaseException | str | None = None) -> None:
         """Notes the new state with its reason; without one, the reason of the old state is gone."""
@@ -102,7 +126,8 @@ class Record:
             text = str(error)
         else:
             text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return _one_line(self._masked(text))
+        # Masked whole, so that no part of a credential is left where it is cut.
+        return _one_line(self._masked(text)[: 8 * _LONGEST_ERROR])
 
     def info(self) -> PluginInfo:
         """The line as it may be shown."""
@@ -117,8 +142,18 @@ class Record:
             failures=self.failures,
         )
 
+    def figures(self) -> PluginFigures | None:
+        """What it was asked for; ``None`` for a plugin without a kind."""
+        if self.kind is None:
+            return None
+        return PluginFigures(self.kind, self.name, self.counts.calls, self.counts.seconds)
+
+    def successor(self) -> Record:
+        """The line of the instance that takes the place of this one's, with its figures."""
+        return replace(self, state=PluginState.REGISTERED, error=None, traceback=None)
+
     def _trace(self, error: BaseException) -> str:
-        return self._masked("".join(tracebacks.format_exception(error)))
+        return self._masked("".join(tracebacks.format_exception(error)))[-_LONGEST_TRACE:]
 
     def _masked(self, text: str) -> str:
         # The longest first, so that one which contains another is replaced whole.

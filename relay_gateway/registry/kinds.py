@@ -6,6 +6,7 @@ import enum
 
 from relay_gateway.plugin import (
     CatalogSeed,
+    Guard,
     PayloadLogger,
     SecretBackend,
     StateStore,
@@ -25,6 +26,7 @@ class PluginKind(enum.StrEnum):
     USAGE_SINK = "usage sink"
     PAYLOAD_LOGGER = "payload logger"
     STATE_STORE = "state store"
+    GUARD = "guard"
     CATALOG_SEED = "catalog seed"
 
     @property
@@ -49,6 +51,7 @@ _BASES: dict[PluginKind, type[object]] = {
     PluginKind.USAGE_SINK: UsageSink,
     PluginKind.PAYLOAD_LOGGER: PayloadLogger,
     PluginKind.STATE_STORE: StateStore,
+    PluginKind.GUARD: Guard,
     PluginKind.CATALOG_SEED: CatalogSeed,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from relay_gateway.errors import PluginLoadError
 from relay_gateway.plugin import Plugin
+from relay_gateway.registry.calls import Calls
 from relay_gateway.registry.inventory import PluginState, Record
 
 logger = logging.getLogger("relay_gateway.registry")
@@ -29,6 +31,8 @@ class Timing:
     grace: float = 0.5
     first_retry: float = 1.0
     longest_retry: float = 60.0
+    finishing: float = 30.0
+    """How long requests that began with an instance may go on with it after it was replaced."""
 
     def pause_after(self, pause: float) -> float:
         """The pause that follows ``pause``; 0 precedes the first."""
@@ -39,14 +43,23 @@ class Instance:
     """One plugin instance and its life: opened, if need be again and again, and closed once."""
 
     def __init__(
-        self, plugin: Plugin[Any], record: Record, *, required: bool, timing: Timing
+        self,
+        plugin: Plugin[Any],
+        record: Record,
+        *,
+        required: bool,
+        timing: Timing,
+        calls: Calls | None = None,
     ) -> None:
         self.plugin = plugin
+        self.calls = calls
         self.record = record
         self.required = required
         self._timing = timing
         self._attempt: asyncio.Task[None] | None = None
         self._background: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()
+        """Set when it is known how the first attempt to open went."""
 
     async def open(self) -> None:
         """Opens the plugin, within the deadline.
@@ -66,6 +79,30 @@ class Instance:
     def open_soon(self) -> None:
         """Opens the plugin in the background, for one that is first needed while requests run."""
         self._background = asyncio.create_task(self._keep_trying(0.0))
+
+    async def ready(self) -> str | None:
+        """Waits for the attempt to open that is under way; what it failed with."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.opening + self._timing.grace):
+                await self._tried.wait()
+        if self.record.state is PluginState.OPEN:
+            return None
+        return self.record.error or "it is not open yet"
+
+    async def try_once(self) -> str | None:
+        """Opens the plugin, within the deadline and without another try; what it failed with."""
+        error = await self._try_to_open()
+        return None if error is None else self.record.error
+
+    async def finish(self, *, at_least: float = 0.0) -> None:
+        """Closes the plugin when nothing uses it any more: after ``at_least`` so many seconds, and
+        when no call is under way, or when the time for that is over."""
+        await asyncio.sleep(at_least)
+        if self.calls is not None and not await self.calls.drained(self._timing.finishing):
+            logger.warning(
+                "%s is closed while %d calls are under way", self.record, self.calls.in_flight
+            )
+        await self.close()
 
     async def close(self) -> None:
         """Closes the plugin and what its context holds, each within the deadline; never raises."""
@@ -89,6 +126,7 @@ class Instance:
         else:
             self.record.enter(PluginState.FAILED, error)
             logger.warning("%s could not be opened: %s", self.record, self.record.error)
+        self._tried.set()
         return error
 
     async def _keep_trying(self, pause: float) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from relay_gateway.errors import DuplicatePluginError
 from relay_gateway.plugin import (
     CatalogSeed,
+    Guard,
     PayloadLogger,
     SecretBackend,
     StateStore,
@@ -16,21 +18,26 @@ from relay_gateway.plugin import (
     UsageSink,
 )
 from relay_gateway.registry.allowlist import AllowList
+from relay_gateway.registry.changes import Planned, SectionsOf
 from relay_gateway.registry.collect import collect
 from relay_gateway.registry.configure import Sections, read_sections
 from relay_gateway.registry.discovery import Discovery, discover
+from relay_gateway.registry.instances import ContextFactory
 from relay_gateway.registry.inventory import PluginInfo
 from relay_gateway.registry.kinds import CONFIGURABLE, PluginKind
 from relay_gateway.registry.lifecycle import Timing
 from relay_gateway.registry.masking import masked
-from relay_gateway.registry.plugins import ContextFactory, Plugins
+from relay_gateway.registry.plugins import Plugins
+
+Look = Callable[[AllowList], Discovery]
 
 
 class Registry:
     """What is installed. Made by :meth:`discover`; a plugin that is broken is only a line in
     :meth:`inventory`."""
 
-    def __init__(self, discovery: Discovery) -> None:
+    def __init__(self, discovery: Discovery, look: Look) -> None:
+        self._look = look
         self._collection = collect(discovery.registered)
         self._records = [item.record for item in discovery.registered] + discovery.left_out
         classes = {kind: self._items(kind) for kind in PluginKind}
@@ -45,6 +52,7 @@ class Registry:
             PluginKind.PAYLOAD_LOGGER
         ]
         self.state_stores: Mapping[str, type[StateStore[Any]]] = classes[PluginKind.STATE_STORE]
+        self.guards: Mapping[str, type[Guard[Any]]] = classes[PluginKind.GUARD]
         self.seeds: Sequence[CatalogSeed] = tuple(classes[PluginKind.CATALOG_SEED].values())
 
     @classmethod
@@ -61,7 +69,9 @@ class Registry:
         optional ``==version``; ``None`` means all. ``entry_points`` takes the place of what is
         installed. ``extra`` are plugin modules or objects that the program brings itself.
         """
-        return cls(discover(AllowList(enabled), entry_points, extra))
+        points = None if entry_points is None else tuple(entry_points)
+        look = partial(discover, entry_points=points, extra=extra)
+        return cls(look(AllowList(enabled)), look)
 
     @property
     def conflicts(self) -> Sequence[str]:
@@ -84,12 +94,25 @@ class Registry:
         Raises :class:`DuplicatePluginError`, :class:`PluginConfigError` with every problem of every
         section, or :class:`PluginLoadError` for a configured plugin that cannot be made.
         """
+        planned = self.plan(sections)
+        timing = timing or Timing()
+        return Plugins(planned, context_factory, timing, self._plan_again)
+
+    def plan(self, sections: Sections) -> Planned:
+        """Validates each plugin's section and makes nothing: what :meth:`Plugins.change` makes
+        effective. Raises as :meth:`configure`."""
         if self.conflicts:
             raise DuplicatePluginError("\n".join(self.conflicts))
         blueprints = read_sections(self._collection, self._records, sections)
-        return Plugins(
-            self._collection, self._records, blueprints, context_factory, timing or Timing()
-        )
+        classes: dict[tuple[PluginKind, str], Any] = {
+            (kind, name): item for kind in CONFIGURABLE for name, item in self._items(kind).items()
+        }
+        known = self._collection
+        return Planned(self._records, classes, blueprints, known.wire_formats, known.dialects)
+
+    def _plan_again(self, enabled: Sequence[str] | None, sections_of: SectionsOf) -> Planned:
+        anew = Registry(self._look(AllowList(enabled)), self._look)
+        return anew.plan(sections_of(anew.state_stores))
 
     def masked(self, sections: Sections) -> dict[str, dict[str, dict[str, Any]]]:
         """The sections as they may be shown: no credential, and nothing that may be one."""

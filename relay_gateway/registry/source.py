@@ -42,6 +42,14 @@ def origin(point: EntryPoint) -> Origin:
     return Origin(point.name, name or UNKNOWN, version or UNKNOWN)
 
 
+def distribution_of(point: EntryPoint) -> Distribution | None:
+    """The distribution of an entry point, where its metadata can be read."""
+    try:
+        return point.dist
+    except Exception:  # noqa: BLE001 - metadata is a file that anybody may have written
+        return None
+
+
 def _one_by_one() -> Iterator[EntryPoint]:
     seen: set[str] = set()
     for distribution in distributions():

@@ -14,6 +14,8 @@ from relay_gateway.plugin import (
     CatalogSeed,
     Dialect,
     Endpoint,
+    Guard,
+    GuardConfig,
     Plugin,
     PluginConfig,
     SecretBackend,
@@ -96,6 +98,8 @@ def _problems(plugin: type[Plugin[PluginConfig]]) -> Iterator[str]:
         yield from _backend_problems(plugin)
     if issubclass(plugin, UpstreamProvider):
         yield from _provider_problems(plugin)
+    if issubclass(plugin, Guard) and not _derives(plugin.Config, GuardConfig):
+        yield "has a Config that is no subclass of GuardConfig"
 
 
 def _backend_problems(backend: type[SecretBackend[PluginConfig]]) -> Iterator[str]:

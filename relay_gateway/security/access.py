@@ -11,12 +11,14 @@ from relay_gateway.security.passwords import is_hash, stored_problem
 from relay_gateway.settings import Settings
 
 MIN_TOKEN_LENGTH = 32
+TOKEN_USER = "admin-token"  # noqa: S105 - a user name, not a credential
+"""Name under which the admin token is the password of a login."""
 
 
 def login_users(settings: Settings) -> dict[str, Secret]:
     """User name → stored password, of everybody who may log in.
 
-    Raises :class:`SettingsError` for a name that comes twice.
+    Raises :class:`SettingsError` for a name that comes twice, and for :data:`TOKEN_USER`.
     """
     users = {user.username: user.password for user in settings.users}
     if len(users) < len(settings.users):
@@ -27,6 +29,10 @@ def login_users(settings: Settings) -> dict[str, Secret]:
                 f"users: {settings.admin_username!r} is also the admin_username; keep one of them"
             )
         users[settings.admin_username] = settings.admin_password
+    if TOKEN_USER in users:
+        raise SettingsError(
+            f"users: {TOKEN_USER!r} is who logs in with the admin token; take another name"
+        )
     return users
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 from collections.abc import Sequence
 
 from relay_gateway.errors import SettingsError
@@ -16,6 +17,12 @@ KEY_BYTES = 32
 def generate_master_key() -> Secret:
     """A new master key: 32 random bytes in standard base64. Nothing is installed by this."""
     return Secret(new_master_key())
+
+
+def derived_key(master_key: Secret, purpose: bytes) -> bytes:
+    """The key of 32 bytes that ``master_key`` gives for one purpose; it tells nothing about the
+    master key or about what it gives for another."""
+    return hmac.digest(base64.b64decode(master_key.reveal()), purpose, "sha256")
 
 
 def check_master_keys(ring: Sequence[Secret]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Mapping
-
-import bcrypt
+from functools import cached_property
 
 from relay_gateway.secret import Secret
 
@@ -27,6 +26,9 @@ def hash_password(password: Secret, rounds: int = ROUNDS) -> str:
     problem = password_problem(password)
     if problem is not None:
         raise ValueError(f"the password {problem}")
+    # Here and below: only a gateway that people log in to needs the library.
+    import bcrypt
+
     return bcrypt.hashpw(_bytes(password.reveal()), bcrypt.gensalt(rounds)).decode()
 
 
@@ -65,10 +67,6 @@ class PasswordBook:
 
     def __init__(self, stored: Mapping[str, Secret]) -> None:
         self._stored = dict(stored)
-        rounds = [_rounds(secret) for secret in self._stored.values() if is_hash(secret)]
-        self._decoy = bcrypt.hashpw(b"decoy", bcrypt.gensalt(4)).decode()
-        # The cost is what takes the time; making a salt and digest of that cost would, too.
-        self._decoy = f"$2b${max(rounds, default=ROUNDS):02d}${self._decoy[7:]}"
 
     def __bool__(self) -> bool:
         return bool(self._stored)
@@ -80,17 +78,31 @@ class PasswordBook:
     def verify(self, username: str, password: Secret) -> bool:
         """Whether this is the user's password. Takes a quarter of a second of processor time:
         call it in a thread."""
+        # Made by the first call, whoever it is about.
+        decoy = self._decoy
         stored = self._stored.get(username)
         given = _bytes(password.reveal())
         if stored is not None and is_hash(stored):
             return _check(given, stored.reveal())
-        _check(given, self._decoy)
+        _check(given, decoy)
         if stored is None:
             return False
         return hmac.compare_digest(given, _bytes(stored.reveal()))
 
+    @cached_property
+    def _decoy(self) -> str:
+        """A hash of no password, as costly as the costliest that is stored."""
+        import bcrypt
+
+        rounds = [_rounds(secret) for secret in self._stored.values() if is_hash(secret)]
+        cheap = bcrypt.hashpw(b"decoy", bcrypt.gensalt(4)).decode()
+        # The cost is what takes the time; making a salt and digest of that cost would, too.
+        return f"$2b${max(rounds, default=ROUNDS):02d}${cheap[7:]}"
+
 
 def _check(given: bytes, hashed: str) -> bool:
+    import bcrypt
+
     # Too long a password is nobody's, but refusing it must take as long as another.
     matches = bcrypt.checkpw(given[:MAX_BYTES], hashed.encode())
     return matches and len(given) <= MAX_BYTES

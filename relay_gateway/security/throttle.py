@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 FREE_FAILURES = 5
 WINDOW_SECONDS = 15 * 60.0
@@ -27,7 +27,7 @@ class LoginThrottle:
     def begin(self, username: str, address: str) -> float | None:
         """Counts an attempt; or the seconds to wait before one, and nothing is counted."""
         now = self._monotonic()
-        keys = _keys(username, address)
+        keys = throttle_keys(username, address)
         wait = max(self._wait(key, now) for key in keys)
         if wait > 0:
             return wait
@@ -41,7 +41,7 @@ class LoginThrottle:
     def withdraw(self, username: str, address: str, *, succeeded: bool) -> None:
         """Takes one attempt back, which did not fail; a success forgets the failures of the
         name. Those of the address stay, or whoever has an account could try others for ever."""
-        name, place = _keys(username, address)
+        name, place = throttle_keys(username, address)
         self._drop_one(place)
         if succeeded:
             self._failures.pop(name, None)
@@ -54,12 +54,8 @@ class LoginThrottle:
             self._failures.pop(key, None)
             return 0.0
         # No more than decide about the longest delay, so that a list stays short.
-        recent = self._failures[key] = recent[-(FREE_FAILURES + 8) :]
-        beyond = len(recent) - FREE_FAILURES
-        if beyond < 0:
-            return 0.0
-        delay = min(FIRST_DELAY_SECONDS * 2.0**beyond, LONGEST_DELAY_SECONDS)
-        return recent[-1] + delay - now
+        self._failures[key] = recent[-(FREE_FAILURES + 8) :]
+        return wait_seconds(recent, now)
 
     def _drop_one(self, key: str) -> None:
         moments = self._failures.get(key)
@@ -67,17 +63,30 @@ class LoginThrottle:
             moments.pop()
 
 
-def _keys(username: str, address: str) -> tuple[str, str]:
-    return f"name {username}", f"address {_network(address)}"
+def wait_seconds(failures: Sequence[float], now: float) -> float:
+    """How long to wait after ``failures`` of the last 15 minutes, oldest first; not above zero when
+    an attempt may be made. All in seconds of one clock."""
+    beyond = len(failures) - FREE_FAILURES
+    if beyond < 0:
+        return 0.0
+    # Beyond ten the delay is at its longest, and a power of two above all numbers.
+    delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(beyond, 10), LONGEST_DELAY_SECONDS)
+    return failures[-1] + delay - now
 
 
-def _network(address: str) -> str:
-    """An IPv6 caller has a whole /64 to choose addresses from."""
+def throttle_keys(username: str, address: str) -> tuple[str, str]:
+    """What failures are counted under: the user name, and the network of the address."""
+    return f"name {username}", f"address {network_of(address)}"
+
+
+def network_of(address: str) -> str:
+    """The address, or the /64 that an IPv6 caller has to choose addresses from."""
     try:
         parsed = ip_address(address)
     except ValueError:
         return address
     if not isinstance(parsed, IPv6Address):
         return address
-    mapped = parsed.ipv4_mapped
-    return str(mapped) if mapped is not None else str(int(parsed) >> 64)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Network((int(parsed) >> 64 << 64, 64)))

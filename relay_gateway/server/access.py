@@ -20,6 +20,7 @@ def access_rules(settings: Settings) -> AccessRules:
         cookie_secure=not local if secure is None else secure,
         cors_origins=frozenset(settings.cors_origins),
         allowed_hosts=settings.allowed_hosts if settings.allowed_hosts or local else None,
+        metrics_public=settings.metrics_public,
         header_prefix=settings.header_prefixes[0],
         addresses=AddressReader(settings.trusted_proxies),
     )

@@ -3,93 +3,83 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import datetime
 
 from relay_gateway.catalog.build import build_snapshot
-from relay_gateway.catalog.envelope import EntityRow, MetadataInput
-from relay_gateway.catalog.snapshot import HostKey, Snapshot
-from relay_gateway.catalog.specs import RelayKeySpec
-from relay_gateway.control.relay_keys import (
-    KIND,
-    create_relay_key,
-    revoke,
-    rotate,
-    utc_now,
-)
-from relay_gateway.errors import RelayError
-from relay_gateway.pipeline.credentials import Credentials
-from relay_gateway.plugin import SystemClock
+from relay_gateway.catalog.snapshot import Snapshot
+from relay_gateway.control.master_key import BackendKeys, MasterKeys
+from relay_gateway.control.rewrap import Progress, Rewrap, RewrapReport
+from relay_gateway.http.egress import Network
 from relay_gateway.registry import Plugins, PluginState, Registry
-from relay_gateway.secret import Secret
-from relay_gateway.security.relay_keys import mint_relay_key
+from relay_gateway.server.credential_checks import check_credentials
+from relay_gateway.server.database import migrate, open_engine
+from relay_gateway.server.finding import Finding
 from relay_gateway.server.first_start import seed_catalog
-from relay_gateway.server.parts import configure_plugins, migrate, open_store
+from relay_gateway.server.host_checks import check_hosts
+from relay_gateway.server.plugin_instances import configure_plugins
+from relay_gateway.server.relay_key_admin import RelayKeyAdmin
 from relay_gateway.settings import Settings
-from relay_gateway.storage import CatalogStore
-
-_PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was checked, and what was found."""
-
-    name: str
-    ok: bool
-    detail: str
+from relay_gateway.storage import CatalogStore, MasterKeyStore, RelayKeyUses
 
 
 class CatalogAdmin:
     """What commands do with the catalog. Running gateways see each write within a second."""
 
-    def __init__(self, store: CatalogStore, plugins: Plugins) -> None:
+    def __init__(
+        self,
+        store: CatalogStore,
+        plugins: Plugins,
+        master_keys: MasterKeyStore,
+        relay_keys: RelayKeyAdmin,
+        egress_deny: Sequence[Network],
+    ) -> None:
+        self.relay_keys = relay_keys
         self._store = store
         self._plugins = plugins
+        self._master_keys = master_keys
+        self._egress_deny = egress_deny
 
-    async def create_relay_key(
-        self, name: str, policy: str, expires_at: datetime | None
-    ) -> tuple[Secret, EntityRow]:
-        """A new relay key under the policy with this slug or id; the plaintext is in the answer
-        only."""
-        row = await self._store.get("policy", policy)
-        spec = RelayKeySpec(policy_id=row.id, expires_at=expires_at)
-        minted, created = await create_relay_key(
-            self._store, MetadataInput(display_name=name), spec
-        )
-        return minted.plaintext, created
+    async def master_key_status(self) -> list[BackendKeys]:
+        """What is sealed with which master key."""
+        async with self._opened_plugins():
+            return await self._keys().status()
 
-    async def rotate_relay_key(self, ref: str, grace_seconds: int) -> tuple[Secret, EntityRow]:
-        """A new plaintext for a relay key; the old one stays valid for ``grace_seconds``."""
-        row = await self._store.get(KIND, ref)
-        minted = mint_relay_key()
-        change = rotate(row, minted, grace_seconds, utc_now())
-        updated = await self._store.update(KIND, row.id, change, expected_version=row.version)
-        return minted.plaintext, updated
+    async def rotate_master_key(self, progress: Progress) -> RewrapReport:
+        """Seals everything with the current master key. Raises as :meth:`Rewrap.run`."""
+        async with self._opened_plugins():
+            return await Rewrap(self._keys(), self._master_keys, self._store).run(progress)
 
-    async def revoke_relay_key(self, ref: str) -> EntityRow:
-        """Ends a relay key at once and for good."""
-        row = await self._store.get(KIND, ref)
-        change = revoke(row, utc_now())
-        return await self._store.update(KIND, row.id, change, expected_version=row.version)
+    async def adopt_master_key(self) -> list[str]:
+        """Lets the current master key seal, which nothing proves; ids of keys that were added."""
+        async with self._opened_plugins():
+            return await self._keys().adopt()
 
-    async def relay_keys(self) -> list[EntityRow]:
-        """All relay keys in order of creation."""
-        rows: list[EntityRow] = []
-        cursor: str | None = None
-        while True:
-            page = await self._store.page(KIND, limit=_PAGE, cursor=cursor)
-            rows.extend(page.items)
-            cursor = page.next_cursor
-            if cursor is None:
-                return rows
+    def _keys(self) -> MasterKeys:
+        return MasterKeys(self._master_keys, self._plugins.secret_backends)
 
-    async def check(self) -> list[Finding]:
-        """Database, plugins, every entity, and whether the secret of each host key can be had."""
+    @asynccontextmanager
+    async def _opened_plugins(self) -> AsyncIterator[None]:
         await self._plugins.aopen()
         try:
+            yield
+        finally:
+            await self._plugins.aclose()
+
+    async def _check_master_keys(self) -> list[Finding]:
+        found = []
+        for state in await self._keys().status():
+            detail = state.trouble or f"{state.current_key_id or 'no key'} seals new values"
+            if state.unreadable:
+                detail += f"; {state.unreadable} values are sealed with keys that are not here"
+            ok = state.trouble is None and not state.unreadable
+            found.append(Finding(f"master key of {state.backend}", ok, detail))
+        return found
+
+    async def check(self) -> list[Finding]:
+        """Database, master key, plugins, every entity, whether the secret of each host key can be
+        had, and whether each host answers that a request can be sent to."""
+        async with self._opened_plugins():
             rows = await self._store.load()
             snapshot = build_snapshot(
                 rows.revision,
@@ -100,10 +90,11 @@ class CatalogAdmin:
             database = Finding(
                 "database", True, f"{len(rows.rows)} entities at revision {rows.revision}"
             )
-            keys = await self._check_keys(snapshot)
-            return [database, *self._check_plugins(), *_check_catalog(snapshot), *keys]
-        finally:
-            await self._plugins.aclose()
+            keys = await check_credentials(snapshot, self._plugins)
+            masters = await self._check_master_keys()
+            hosts = await check_hosts(snapshot, self._plugins, self._egress_deny)
+            catalog = _check_catalog(snapshot)
+            return [database, *masters, *self._check_plugins(), *catalog, *keys, *hosts]
 
     def _check_plugins(self) -> list[Finding]:
         return [
@@ -115,13 +106,6 @@ class CatalogAdmin:
             for info in self._plugins.inventory()
         ]
 
-    async def _check_keys(self, snapshot: Snapshot) -> list[Finding]:
-        credentials = Credentials(self._plugins.secret_backends, SystemClock())
-        try:
-            return [await _check_key(credentials, key) for key in snapshot.host_keys.values()]
-        finally:
-            await credentials.aclose()
-
 
 @asynccontextmanager
 async def open_catalog(
@@ -131,17 +115,11 @@ async def open_catalog(
     registry = Registry.discover(enabled=settings.plugins.enabled)
     plugins = configure_plugins(settings, registry, environ)
     await migrate(settings)
-    async with open_store(settings) as store:
+    async with open_engine(settings) as engine:
+        store = CatalogStore(engine)
         await seed_catalog(store, registry.seeds, plugins.secret_backends, environ.get)
-        yield CatalogAdmin(store, plugins)
-
-
-async def _check_key(credentials: Credentials, key: HostKey) -> Finding:
-    try:
-        await credentials.get(key)
-    except RelayError as error:
-        return Finding(f"host key {key.slug}", False, str(error))
-    return Finding(f"host key {key.slug}", True, f"resolved by {key.backend}")
+        relay_keys = RelayKeyAdmin(store, RelayKeyUses(engine))
+        yield CatalogAdmin(store, plugins, MasterKeyStore(engine), relay_keys, settings.egress_deny)
 
 
 def _check_catalog(snapshot: Snapshot) -> list[Finding]:

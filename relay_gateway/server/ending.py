@@ -7,15 +7,11 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 EXIT_CUT_SHORT = 1
 
 _log = logging.getLogger(__name__)
-
-
-def ignore_hangup() -> None:
-    """What SIGHUP does: others reload their configuration, which there is no need for here."""
-    _log.info("SIGHUP is ignored: the catalog is always up to date")
 
 
 class Ending:
@@ -27,6 +23,8 @@ class Ending:
     def __init__(self, forced_seconds: float) -> None:
         self.asked = asyncio.Event()
         self.forced = asyncio.Event()
+        self.on_hangup: Callable[[], None] | None = None
+        """What SIGHUP does."""
         self._forced_seconds = forced_seconds
 
     def ask(self) -> None:
@@ -45,11 +43,18 @@ class Ending:
         timer.start()
 
     def on_signals(self) -> None:
-        """Takes the first SIGTERM or SIGINT as asking, the second as forcing."""
+        """Takes the first SIGTERM or SIGINT as asking, the second as forcing, and SIGHUP as asking
+        to read the configuration again."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        loop.add_signal_handler(signal.SIGHUP, ignore_hangup)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+
+    def _hung_up(self) -> None:
+        if self.on_hangup is None:
+            _log.info("SIGHUP is ignored: the gateway is still starting")
+        else:
+            self.on_hangup()
 
     def _signalled(self) -> None:
         if self.asked.is_set():

@@ -10,6 +10,7 @@ from typing import Any
 from relay_gateway.catalog.kinds import KINDS, replace_references
 from relay_gateway.catalog.specs import HostKeySpec
 from relay_gateway.control.host_keys import HostKeyRules
+from relay_gateway.control.rules import no_statuses
 from relay_gateway.errors import RelayError
 from relay_gateway.ids import new_id
 from relay_gateway.plugin import CatalogSeed, EnvironmentKey, SecretBackend
@@ -85,7 +86,7 @@ async def _add_key(
         value_from={"kind": ENVIRONMENT_BACKEND, "env": key.variable},
     )
     try:
-        prepared = await HostKeyRules(backends, _no_status).prepare(entity_id, spec, None)
+        prepared = await HostKeyRules(backends, no_statuses).prepare(entity_id, spec, None)
     except RelayError as error:
         _log.warning("no host key is made for %s: %s", key.variable, error)
         return False
@@ -99,8 +100,3 @@ async def _add_key(
         )
     )
     return True
-
-
-def _no_status(_key_id: str) -> Mapping[str, Any]:
-    """A host key that is being made has no run-time state yet."""
-    return {}

@@ -9,16 +9,16 @@ known to be what the database has, and is bound to it by the same key.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import hmac
 import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -27,9 +27,9 @@ import msgspec
 
 from relay_gateway.catalog.build import SavedRows
 from relay_gateway.catalog.envelope import EntityRow
-from relay_gateway.catalog.garbage import uncollected
 from relay_gateway.errors import RelayError
 from relay_gateway.secret import Secret
+from relay_gateway.security.master_key import derived_key
 
 FILE = "last-good"
 CONFIRMED_FILE = "last-good-confirmed"
@@ -40,6 +40,7 @@ PAUSE_SECONDS = 1.0
 SHARE = 10.0
 """Writing takes at most one part in so many of the time."""
 CONFIRM_SECONDS = 5.0
+MAC_BYTES = 64
 _PORTION = 500
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,8 @@ class SavedCatalog:
     """A catalog as it was on disk. ``confirmed_at`` is in seconds since the epoch."""
 
     revision: int
-    rows: Sequence[EntityRow]
+    rows: Iterable[EntityRow]
+    """To be read once."""
     settings: Mapping[str, Mapping[str, Any]]
     confirmed_at: float
 
@@ -73,7 +75,7 @@ class LastGoodFile:
     def __init__(self, directory: Path, master_keys: Sequence[Secret]) -> None:
         self._path = directory / FILE
         self._confirmed = directory / CONFIRMED_FILE
-        self._keys = [_derive(key) for key in master_keys]
+        self._keys = [derived_key(key, PURPOSE) for key in master_keys]
 
     @property
     def possible(self) -> bool:
@@ -90,40 +92,36 @@ class LastGoodFile:
         content = _content(self._path)
         if content is None or not self._keys:
             return None
-        mac, _, body = content.partition(b"\n")
+        # A catalog may be large: its bytes are in memory once, and its rows one by one.
+        mac = content[: content.index(b"\n")] if b"\n" in content[: MAC_BYTES + 1] else content
+        body = memoryview(content)[len(mac) + 1 :]
         if not any(hmac.compare_digest(mac, _mac(key, body)) for key in self._keys):
             raise LastGoodError(
                 f"{self._path} was not written with this master key, or was changed; it is not used"
             )
-        lines = body.splitlines()
-        head = msgspec.json.decode(lines[0], type=_Head)
+        lines = _lines(content, len(mac) + 1)
+        head = msgspec.json.decode(next(lines), type=_Head)
         if head.format != FORMAT:
             raise LastGoodError(f"{self._path} is of another version of the gateway")
-        decode = msgspec.json.Decoder(EntityRow).decode
-        with uncollected():
-            rows = [decode(line) for line in lines[1:]]
+        rows = map(msgspec.json.Decoder(EntityRow).decode, lines)
         confirmed_at = max(head.saved_at, self._confirmed_at(mac))
         return SavedCatalog(head.revision, rows, head.settings, confirmed_at)
 
     def write(self, saved: SavedRows, at: float) -> None:
         """Replaces the file whole, unless another process has written exactly this."""
-        portions = [
-            b"".join(row + b"\n" for row in saved.rows[start : start + _PORTION])
-            for start in range(0, len(saved.rows), _PORTION)
-        ]
         digest = hashlib.sha256()
-        for portion in portions:
+        for portion in _joined(saved.rows):
             digest.update(portion)
         head = _Head(FORMAT, saved.revision, at, digest.hexdigest(), dict(saved.settings))
-        if self._has(head):
+        if self._has(head) and self._signed_now():
             self.confirm(at)
             return
         encoded = msgspec.json.encode(head)
         signer = hmac.new(self._keys[0], encoded + b"\n", hashlib.sha256)
-        for portion in portions:
+        for portion in _joined(saved.rows):
             signer.update(portion)
         mac = signer.hexdigest().encode()
-        _replace(self._path, (mac, b"\n", encoded, b"\n", *portions), sync=True)
+        _replace(self._path, chain((mac, b"\n", encoded, b"\n"), _joined(saved.rows)), sync=True)
 
     def confirm(self, at: float) -> None:
         """Notes that what is on disk was at ``at`` what the database has."""
@@ -141,6 +139,11 @@ class LastGoodFile:
         except (FileNotFoundError, msgspec.DecodeError):
             return False
         return msgspec.structs.replace(there, saved_at=head.saved_at) == head
+
+    def _signed_now(self) -> bool:
+        """Whether the file is signed with the current key, and not with one that may be dropped."""
+        mac, _, body = (_content(self._path) or b"").partition(b"\n")
+        return hmac.compare_digest(mac, _mac(self._keys[0], body))
 
     def _confirmed_at(self, mac: bytes) -> float:
         content = _content(self._confirmed)
@@ -223,11 +226,21 @@ class LastGoodKeeper:
             _log.warning("the last good catalog cannot be written: %s", error.strerror)
 
 
-def _derive(master_key: Secret) -> bytes:
-    return hmac.digest(base64.b64decode(master_key.reveal()), PURPOSE, "sha256")
+def _joined(rows: Sequence[bytes]) -> Iterator[bytes]:
+    """``rows`` as lines, in portions that no other thread has to wait for."""
+    for start in range(0, len(rows), _PORTION):
+        yield b"".join(row + b"\n" for row in rows[start : start + _PORTION])
 
 
-def _mac(key: bytes, content: bytes) -> bytes:
+def _lines(content: bytes, start: int) -> Iterator[bytes]:
+    while start < len(content):
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        yield content[start:end]
+        start = end + 1
+
+
+def _mac(key: bytes, content: bytes | memoryview) -> bytes:
     return hmac.new(key, content, hashlib.sha256).hexdigest().encode()
 
 

@@ -27,6 +27,8 @@ class Order(IntEnum):
     """Accept also from the socket of this slot, whose worker is not there."""
     RELEASE = 5
     """Leave it to its worker again."""
+    RELOAD = 6
+    """Configure plugins as ``relay.toml`` says now."""
 
 
 class ChildLine:

@@ -8,13 +8,16 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import uvicorn
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 from relay_gateway.control import create_control_app
-from relay_gateway.http.server import server_protocol
+from relay_gateway.http.server import ServerLimits, server_protocol
 from relay_gateway.plugin.wire import Dialect, Problem
 from relay_gateway.server.ending import Ending
-from relay_gateway.server.parts import Gateway
+from relay_gateway.server.gateway import Gateway
+from relay_gateway.server.open_files import room_for_connections
+from relay_gateway.settings import Settings
 
 DATE_SECONDS = 1.0
 LOOK_SECONDS = 0.01
@@ -22,13 +25,13 @@ LAST_WORDS_SECONDS = 0.4
 """How long callers may take for the end of an answer that was broken off."""
 
 
-class PlaneServer(uvicorn.Server):
+class PlaneServer(Server):
     """A uvicorn server that leaves signals and the order of ending to the process.
 
     uvicorn would look for its end every 0.1 s and drain in whole seconds; here both are told.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__(config)
         config.load()
         self.lifespan = config.lifespan_class(config)
@@ -108,8 +111,18 @@ class PlaneServer(uvicorn.Server):
 
 def inference_server(gateway: Gateway) -> PlaneServer:
     """The server of the inference plane."""
-    protocol: Any = server_protocol(gateway.plane.handle, _refuse)
+    limits = _limits(gateway.settings)
+    protocol: Any = server_protocol(gateway.plane.handle, _refuse, limits)
     return PlaneServer(_config(_no_application, http=protocol))
+
+
+def _limits(settings: Settings) -> ServerLimits:
+    return ServerLimits(
+        body_memory_bytes=settings.body_memory_bytes,
+        connections=settings.max_connections or room_for_connections(),
+        connections_per_address=settings.max_connections_per_address,
+        uncounted=settings.trusted_proxies,
+    )
 
 
 def control_server(gateway: Gateway) -> PlaneServer:
@@ -118,8 +131,8 @@ def control_server(gateway: Gateway) -> PlaneServer:
     return PlaneServer(_config(application, http="httptools", server_header=False))
 
 
-def _config(application: Any, **options: Any) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(application: Any, **options: Any) -> Config:
+    return Config(
         application,
         loop="none",
         ws="none",

@@ -6,15 +6,19 @@ import asyncio
 import gc
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from relay_gateway.server.ending import Ending
-from relay_gateway.server.parts import Gateway
+from relay_gateway.server.gateway import Gateway
+from relay_gateway.server.instruments import Load
 from relay_gateway.server.planes import PlaneServer, control_server, inference_server
 
 COLLECT_AFTER = 20_000
 """How many more objects than are let go of may be made before the youngest are looked through."""
+SWITCH_SECONDS = 0.001
 CONTROL_SECONDS = 0.5
 """How long requests of the control plane may take when the time to drain is used up."""
 
@@ -34,6 +38,8 @@ async def open_planes(
     gateway: Gateway, inference: socket.socket | None, control: socket.socket | None
 ) -> Planes:
     """Listens on the sockets that are given."""
+    lag = gateway.instruments.lag
+    lag.stop()  # nobody waits yet, and making the control plane takes its time
     planes = Planes(
         gateway,
         inference_server(gateway) if inference is not None else None,
@@ -41,9 +47,12 @@ async def open_planes(
     )
     if planes.inference is not None and inference is not None:
         await planes.inference.listen(inference)
+        gateway.instruments.load = partial(_load, planes.inference)
     if planes.control is not None and control is not None:
         await planes.control.listen(control)
     settle_memory()
+    share_interpreter()
+    lag.start()
     return planes
 
 
@@ -69,6 +78,17 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 50)
+
+
+def _load(server: PlaneServer) -> Load:
+    state = server.server_state
+    return Load(len(state.connections), len(state.tasks))
+
+
+def share_interpreter() -> None:
+    """Has threads hand over the interpreter within a millisecond: one that builds a snapshot would
+    otherwise keep requests waiting for five, each time they wake up."""
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 async def _drain_inference(

@@ -11,6 +11,11 @@ from relay_gateway.errors import SettingsError
 from relay_gateway.settings import Settings
 
 BACKLOG = 2048
+UNSENT_BYTES = 128 * 1024
+"""How much the kernel takes for a caller beyond what is under way. Without a bound it is 4 MiB
+for each one that does not read, and a thousand of them use up what the kernel has for all
+connections of the machine."""
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what they are reached as
 
 
 @contextmanager
@@ -36,6 +41,15 @@ def bound_sockets(
 def url_of(bound: socket.socket) -> str:
     """Where a caller on this machine reaches the socket."""
     host, port = bound.getsockname()[:2]
+    return _url(host, port)
+
+
+def local_url(host: str, port: int) -> str:
+    """Where this machine reaches ``host``, which may be every address."""
+    return _url(_LOOPBACK.get(host, host), port)
+
+
+def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -61,4 +75,6 @@ def _listen(host: str, port: int, setting: str, *, shared: bool) -> socket.socke
             "stop what listens there or choose another port"
         ) from error
     bound.setblocking(False)
+    # Accepted connections inherit it.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return bound

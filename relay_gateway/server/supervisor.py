@@ -21,7 +21,6 @@ from typing import NoReturn
 from relay_gateway.errors import ConfigurationError, RelayError
 from relay_gateway.server.backoff import Backoff
 from relay_gateway.server.child import EXIT_CONFIGURATION, Work, live
-from relay_gateway.server.ending import ignore_hangup
 from relay_gateway.server.link import ChildLine, Order, SupervisorLine
 from relay_gateway.server.process_signals import SignalPipe, held_back
 
@@ -245,7 +244,8 @@ class Supervisor:
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGHUP:
-            ignore_hangup()
+            for post in self._posts:
+                post.tell(Order.RELOAD)
         elif number in (signal.SIGTERM, signal.SIGINT):
             if self._ending:
                 self._quit()

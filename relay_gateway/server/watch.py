@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ ANSWER_SECONDS = 5.0
 LOAD_SECONDS = 60.0
 PATIENCE_SECONDS = 1.0
 """How long a start waits for the database when it could serve without it."""
+UNAVAILABLE, TIMEOUT, BUILD_FAILED = "database_unavailable", "timeout", "build_failed"
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +75,9 @@ class CatalogWatcher:
         """Whether the next read must be of everything, because there may be a gap before it."""
         self._listened = False
         self._reported: Sequence[QuarantinedRow] = ()
+        self._newest = 0
+        self.failures: Counter[str] = Counter()
+        """How often the catalog could not be read anew, by a word for the reason."""
         self._expiry: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -87,6 +92,7 @@ class CatalogWatcher:
         if prepared:
             await self._try_database()
         else:
+            self.failures[UNAVAILABLE] += 1
             self._reject("the database could not be asked at the start")
         if not self._live.loaded:
             await self._restore()
@@ -96,8 +102,14 @@ class CatalogWatcher:
         """Has ``run``, which listens to the database, go on as long as this."""
         self._tasks.append(asyncio.get_running_loop().create_task(run))
 
+    @property
+    def lag(self) -> int:
+        """By how many revisions the snapshot is behind the newest one that was heard of."""
+        return max(0, self._newest - self._live.current.revision)
+
     def heard(self, revision: int) -> None:
         """There is a notification of ``revision``."""
+        self._newest = revision
         if revision > self._live.current.revision:
             self._woken.set()
 
@@ -124,6 +136,11 @@ class CatalogWatcher:
         self._whole = True
         return await self.refresh()
 
+    async def plugins_changed(self) -> None:
+        """Reads the whole database anew, because other plugins are there to make sense of it."""
+        self._builder.plugins_changed()
+        await self.reload()
+
     async def aclose(self) -> None:
         """Stops following; writes to disk what is not there yet."""
         if self._expiry is not None:
@@ -145,6 +162,7 @@ class CatalogWatcher:
             async with asyncio.timeout(PATIENCE_SECONDS if self._last_good.exists else None):
                 await self._catch_up()
         except TimeoutError:
+            self.failures[TIMEOUT] += 1
             self._reject("the database does not answer")
             await self._end(self._builds)
 
@@ -176,15 +194,18 @@ class CatalogWatcher:
                 self._confirm()
         except (StorageUnavailableError, TimeoutError) as error:
             self._whole = True
+            self.failures[TIMEOUT if isinstance(error, TimeoutError) else UNAVAILABLE] += 1
             self._reject(str(error) or "the database does not answer")
         except Exception as error:  # noqa: BLE001 - the next look tries again
             self._whole = True
+            self.failures[BUILD_FAILED] += 1
             if self._reject(f"{type(error).__name__}; the log has the details"):
                 _log.exception("the catalog could not be built; the last good one stays")
 
     async def _is_behind(self) -> bool:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return await self._changes.revision() != self._live.current.revision
+            self._newest = await self._changes.revision()
+        return self._newest != self._live.current.revision
 
     def _reject(self, reason: str) -> bool:
         """Keeps what there is; returns whether the reason is a new one."""
@@ -224,17 +245,19 @@ class CatalogWatcher:
 
     async def _build(self, *, whole: bool) -> Snapshot | None:
         """The next snapshot; ``None`` when the current one is up to date."""
-        builder = self._builder
-        delta = None if whole else await self._changes.since(builder.revision)
-        if delta is None:
-            with uncollected():
-                rows = await self._changes.load()
-            return await asyncio.to_thread(builder.load, rows.revision, rows.rows, rows.settings)
-        if delta.revision == self._live.current.revision:
-            return None
-        return await asyncio.to_thread(
-            builder.change, delta.revision, delta.changed, delta.deleted, delta.settings
-        )
+        builder, intake = self._builder, self._builder.intake()
+        with uncollected(stays=intake.is_large):
+            delta = None if whole else await self._changes.since(builder.revision, intake.add)
+            if delta is None:
+                state = await self._changes.load(intake.add)
+                return await asyncio.to_thread(
+                    builder.apply, state.revision, intake, state.settings
+                )
+            if delta.revision == self._live.current.revision:
+                return None
+            return await asyncio.to_thread(
+                builder.apply, delta.revision, intake, delta.settings, delta.deleted
+            )
 
     def _swap(self, snapshot: Snapshot) -> None:
         self._report(snapshot)

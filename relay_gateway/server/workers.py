@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
 
 from relay_gateway.registry import Registry
 from relay_gateway.server.ending import Ending
+from relay_gateway.server.gateway import Gateway
+from relay_gateway.server.gathering import CONTROL, Gathering, encoded_report
+from relay_gateway.server.hardening import withdraw
+from relay_gateway.server.letterbox import Answer, Answering, Letterbox, keep_only
 from relay_gateway.server.link import Order, SupervisorLine
-from relay_gateway.server.parts import Gateway, configure_plugins, open_gateway
+from relay_gateway.server.opening import open_gateway
+from relay_gateway.server.plugin_instances import configure_plugins
+from relay_gateway.server.plugin_inventory import record_inventory
+from relay_gateway.server.plugin_reloads import PluginReloads, answered
+from relay_gateway.server.process_states import ProcessStates
+from relay_gateway.server.questions import (
+    Question,
+    ReloadPlugins,
+    ResetHost,
+    ResetHostKey,
+    TellHostKeys,
+    TellHosts,
+)
 from relay_gateway.server.serving import Planes, open_planes, serve_until_asked
 from relay_gateway.server.supervisor import Post
 from relay_gateway.settings import Settings
@@ -21,40 +40,100 @@ FORCED_SECONDS = 1.2
 def posts_of(
     settings: Settings,
     registry: Registry,
+    environ: Mapping[str, str],
     inference: Sequence[socket.socket],
     control: socket.socket | None,
     *,
     prepared: bool,
 ) -> list[Post]:
     """A post for each worker and, where the control plane is on, one for it. ``prepared`` is as
-    in :func:`.open_gateway`."""
+    in :func:`.open_gateway`; ``environ`` is what plugins see as the environment."""
     posts = []
+    boxes = [Letterbox.make() for _ in inference] if control is not None else []
     for slot, bound in enumerate(inference):
 
-        async def work(line: SupervisorLine, bound: socket.socket = bound) -> None:
+        async def work(
+            line: SupervisorLine, slot: int = slot, bound: socket.socket = bound
+        ) -> None:
             orders = Orders(line, inference)
-            plugins = configure_plugins(settings, registry)
-            async with open_gateway(
-                settings, plugins, registry.seeds, prepared=prepared
-            ) as gateway:
+            plugins = configure_plugins(settings, registry, environ, withdraw)
+            async with (
+                open_gateway(
+                    settings, plugins, registry.seeds, environ, prepared=prepared
+                ) as gateway,
+                _answering(gateway, boxes, slot),
+            ):
                 await orders.serve(gateway, inference=bound)
 
         posts.append(Post(f"worker {slot + 1}", slot, bound, work))
     if control is not None:
-        posts.append(_control_post(settings, registry, control, len(posts), prepared=prepared))
+        posts.append(_control_post(settings, registry, environ, control, boxes, prepared=prepared))
     return posts
 
 
+@asynccontextmanager
+async def _answering(
+    gateway: Gateway, boxes: Sequence[Letterbox], slot: int
+) -> AsyncIterator[None]:
+    """Tells the control process, where there is one, what it wants to know of this worker."""
+    if not boxes:
+        yield
+        return
+    box = boxes[slot].answering
+    keep_only(boxes, box)
+    answering = Answering(box, _answers_of(gateway))
+    answering.start()
+    try:
+        yield
+    finally:
+        await answering.aclose()
+
+
+def _answers_of(asked: Gateway) -> Answer:
+    """What answers the letters of the control process."""
+
+    def answer(letter: bytes) -> bytes | Awaitable[bytes]:
+        question: Question = msgspec.msgpack.decode(letter, type=Question)
+        if isinstance(question, TellHostKeys):
+            return msgspec.msgpack.encode([asked.host_key_state(one) for one in question.ids])
+        if isinstance(question, ResetHostKey):
+            asked.reset_host_key(question.id)
+            return b""
+        if isinstance(question, TellHosts):
+            return msgspec.msgpack.encode([asked.host_state(one) for one in question.ids])
+        if isinstance(question, ResetHost):
+            asked.reset_host(question.id)
+            return b""
+        if isinstance(question, ReloadPlugins):
+            return answered(asked.plugin_reload)
+        return encoded_report(asked.series)
+
+    return answer
+
+
 def _control_post(
-    settings: Settings, registry: Registry, bound: socket.socket, slot: int, *, prepared: bool
+    settings: Settings,
+    registry: Registry,
+    environ: Mapping[str, str],
+    bound: socket.socket,
+    boxes: Sequence[Letterbox],
+    *,
+    prepared: bool,
 ) -> Post:
     async def work(line: SupervisorLine) -> None:
         orders = Orders(line, [bound])
-        plugins = configure_plugins(settings, registry)
-        async with open_gateway(settings, plugins, registry.seeds, prepared=prepared) as gateway:
+        keep_only(boxes, *(box.asking for box in boxes))
+        plugins = configure_plugins(settings, registry, environ, withdraw)
+        async with open_gateway(
+            settings, plugins, registry.seeds, environ, prepared=prepared
+        ) as gateway:
+            gateway.gathering = Gathering(CONTROL, gateway.series, boxes)
+            gateway.reloads = PluginReloads(gateway.plugin_reload, boxes)
+            gateway.watcher.listen(record_inventory(gateway.engine, plugins.inventory()))
+            gateway.states = ProcessStates(gateway, boxes)
             await orders.serve(gateway, control=bound)
 
-    return Post("the control process", slot, bound, work, ends_last=True)
+    return Post("the control process", len(boxes), bound, work, ends_last=True)
 
 
 class Orders:
@@ -97,6 +176,8 @@ class Orders:
             self._end(at_once=order is Order.QUIT)
         elif self._planes is None:
             return
+        elif order is Order.RELOAD:
+            self._planes.gateway.reload_soon()
         elif order is Order.UNREADY:
             self._planes.gateway.plane.draining = True
         elif self._planes.inference is not None:

@@ -2,6 +2,8 @@
 
 from relay_gateway.settings.data_dir import Prepared, prepare_data_dir
 from relay_gateway.settings.load import (
+    CONFIG_VARIABLE,
+    SECRET_VARIABLES,
     config_file,
     environment_names,
     load_settings,
@@ -17,7 +19,9 @@ from relay_gateway.settings.model import (
 )
 
 __all__ = [
+    "CONFIG_VARIABLE",
     "PLUGIN_SECTIONS",
+    "SECRET_VARIABLES",
     "LoginUser",
     "PluginSelection",
     "Prepared",

@@ -59,7 +59,11 @@ def _with_secrets(settings: Settings) -> Prepared:
     filled: dict[str, object] = {}
     if not settings.master_key:
         _refuse_orphaned_database(settings, key_file)
-        filled["master_key"] = (_read_or_create(key_file, new_master_key, created),)
+        text = _read_or_create(key_file, new_master_key, created).reveal()
+        # An operator who rotates the generated key puts the new one in front of it.
+        filled["master_key"] = tuple(
+            Secret(part.strip()) for part in text.split(",") if part.strip()
+        )
     if settings.admin_token is None:
         filled["admin_token"] = _read_or_create(token_file, new_admin_token, created)
     return Prepared(

@@ -14,6 +14,7 @@ from relay_gateway.secret import Secret
 _HEADER_PREFIX = re.compile(r"[A-Za-z0-9-]*[A-Za-z0-9]-")
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
+_STATE = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]*")
 _SQLITE = "sqlite:///"
 
 
@@ -82,10 +83,17 @@ def _database(value: str) -> str:
     return value
 
 
+def _state(value: str) -> str:
+    if not _STATE.fullmatch(value):
+        raise ValueError("must be memory://, or a URL whose scheme an installed state store has")
+    return value
+
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 PortOrOff = Annotated[Port | None, BeforeValidator(_port_or_off)]
+StateUrl = Annotated[str, AfterValidator(_state)]
 DatabaseUrl = Annotated[str, AfterValidator(_database)]
 SecretSetting = Annotated[Secret, PlainValidator(_to_secret)]
 Secrets = Annotated[tuple[SecretSetting, ...], BeforeValidator(_split)]

@@ -16,6 +16,16 @@ from relay_gateway.settings.model import TABLES, Settings
 
 PREFIX = "RELAY_"
 CONFIG_VARIABLE = "RELAY_CONFIG"
+SECRET_VARIABLES = (
+    "RELAY_ADMIN_PASSWORD",
+    "RELAY_ADMIN_TOKEN",
+    "RELAY_DATABASE_URL",
+    "RELAY_MASTER_KEY",
+    "RELAY_STATE_URL",
+)
+"""Those that are credentials, or contain one."""
+APPLICATION_VARIABLE = "RELAY_KEY"
+"""Where the documentation has applications keep their key: often in the same shell."""
 DEFAULT_CONFIG = Path("relay.toml")
 
 
@@ -31,7 +41,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     They are worth a warning and are no error, because container platforms invent such names
     (``RELAY_SERVICE_HOST`` for a service called relay).
     """
-    known = {CONFIG_VARIABLE, *environment_names()}
+    known = {CONFIG_VARIABLE, APPLICATION_VARIABLE, *environment_names()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 

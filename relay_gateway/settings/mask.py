@@ -23,6 +23,7 @@ def masked(settings: Settings, sections: Mapping[str, PluginSection]) -> dict[st
     shown = settings.model_dump(exclude=set(PLUGIN_SECTIONS))
     shown["data_dir"] = str(settings.data_dir)
     shown["database_url"] = without_password(settings.database_url)
+    shown["state_url"] = without_password(settings.state_url)
     shown["control_port"] = "off" if settings.control_port is None else settings.control_port
     shown["master_key"] = [MASK for _ in settings.master_key]
     shown["admin_token"] = MASK if settings.admin_token else None

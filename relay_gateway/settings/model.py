@@ -20,6 +20,7 @@ from relay_gateway.settings.fields import (
     PortOrOff,
     Secrets,
     SecretSetting,
+    StateUrl,
 )
 
 PLUGIN_SECTIONS = (
@@ -28,9 +29,10 @@ PLUGIN_SECTIONS = (
     "usage_sinks",
     "payload_loggers",
     "state_stores",
+    "guards",
 )
 """Tables of ``relay.toml`` that hold one table per plugin."""
-TABLES = (*PLUGIN_SECTIONS, "plugins", "usage_logging", "users")
+TABLES = (*PLUGIN_SECTIONS, "guarding", "plugins", "spool", "usage_logging", "users")
 """Settings that are tables of ``relay.toml`` and have no variable."""
 
 
@@ -42,7 +44,8 @@ class PluginSelection(BaseModel):
     enabled: Names | None = Field(
         default=None,
         description="Distributions or plugins that may be imported, each with an optional "
-        "`==version`; without it, every installed one.",
+        "`==version` and an optional ` sha256:…`, the digest of its files; unset: every installed "
+        "one.",
     )
 
 
@@ -68,6 +71,45 @@ class UsageLogging(BaseModel):
         default=("database",),
         description="Names of the usage sinks that receive every record; the first that can read "
         "serves `/logs` and `/usage`.",
+    )
+
+
+class GuardingSettings(BaseModel):
+    """``[guarding]``: which guards stand before hosts and callers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    order: Names = Field(
+        default=(),
+        description="Names of the guards that are asked, in this order; none is asked that is not "
+        "here. Changed by a reload of the plugins, without a restart.",
+    )
+
+    @field_validator("order")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("names a guard more than once")
+        return value
+
+
+class SpoolSettings(BaseModel):
+    """``[spool]``: the files in which usage records and payloads wait for their sinks."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    sync: Literal["always", "interval", "never"] = Field(
+        default="interval",
+        description="When the disk is made to hold what was written, so that a loss of power does "
+        "not take it: with each record (each request then waits for the disk), every 200 ms, or "
+        "when the operating system likes. A killed process loses nothing in any case.",
+    )
+    max_bytes: ByteSize = Field(
+        default=ByteSize(1024**3),
+        ge=1024 * 1024,
+        description="How large the spool of one process may become while sinks do not take what "
+        "is in it, in bytes or with a unit; beyond that the oldest payloads are given up first, "
+        "then the oldest usage records.",
     )
 
 
@@ -117,6 +159,12 @@ class Settings(BaseModel):
         description="`sqlite:///path` or `postgresql://…`; by default a SQLite file in the data "
         "directory.",
     )
+    state_url: StateUrl = Field(
+        default="memory://",
+        repr=False,
+        description="Where limits are counted: `memory://` in this instance, by all of its workers "
+        "together, or the URL of a state store whose plugin is installed, which instances share.",
+    )
     max_snapshot_age: float = Field(
         default=0.0,
         ge=0,
@@ -145,6 +193,12 @@ class Settings(BaseModel):
         description="Its bcrypt hash, from `relay-gateway users hash-password`. Plain text works "
         "on a loopback `control_host` and is deprecated. Without one nobody of that name logs in.",
     )
+    audit_retention_days: int = Field(
+        default=0,
+        ge=0,
+        le=36500,
+        description="Days after which records leave the audit log; 0 keeps all of them.",
+    )
     cors_origins: Origins = Field(
         default=(),
         description="Origins of other sites whose pages may call the control plane, exactly as "
@@ -161,6 +215,10 @@ class Settings(BaseModel):
         "default any, but only addresses and `localhost` when `control_host` is a loopback "
         "address.",
     )
+    metrics_public: bool = Field(
+        default=False,
+        description="Whether `GET /metrics` of the control plane needs no authentication.",
+    )
     header_prefixes: HeaderPrefixes = Field(
         default=("X-Relay-", "X-SVC-"),
         description="Accepted prefixes of the gateway's own headers; answers use the first.",
@@ -174,6 +232,31 @@ class Settings(BaseModel):
         gt=0,
         description="Limit of an inference request body, in bytes or with a unit (`64MiB`); a "
         "larger one is answered 413.",
+    )
+    body_memory_bytes: ByteSize = Field(
+        default=ByteSize(64 * 1024 * 1024),
+        gt=0,
+        description="How much request bodies above 256 KiB may hold together in each process until "
+        "their answers begin, in bytes or with a unit; later ones wait for room, for a minute at "
+        "most (503 `overloaded`).",
+    )
+    payload_memory_bytes: ByteSize = Field(
+        default=ByteSize(64 * 1024 * 1024),
+        gt=0,
+        description="How much the payloads that are being captured may hold together in each "
+        "process, in bytes or with a unit; beyond that payloads are given up, requests are not.",
+    )
+    max_connections: int | None = Field(
+        default=None,
+        ge=1,
+        description="Connections of callers that each process holds at a time; one more is "
+        "answered 503 and closed. By default as many as there are files for, see `ulimit -n`.",
+    )
+    max_connections_per_address: int = Field(
+        default=8192,
+        ge=1,
+        description="How many of them may come from one address, or one IPv6 network of 64 bits; "
+        "one more is answered 429 and closed. `trusted_proxies` are exempt.",
     )
     egress_deny: Networks = Field(
         default=(),
@@ -199,6 +282,12 @@ class Settings(BaseModel):
     usage_logging: UsageLogging = Field(
         default=UsageLogging(), description="Where usage records go."
     )
+    guarding: GuardingSettings = Field(
+        default=GuardingSettings(), description="Which guards stand before hosts and callers."
+    )
+    spool: SpoolSettings = Field(
+        default=SpoolSettings(), description="How records wait for their sinks."
+    )
     users: tuple[LoginUser, ...] = Field(
         default=(), repr=False, description="More users who may log in to the control plane."
     )
@@ -217,6 +306,7 @@ class Settings(BaseModel):
     state_stores: PluginSection = Field(
         default={}, repr=False, description="One table for each state store."
     )
+    guards: PluginSection = Field(default={}, repr=False, description="One table for each guard.")
 
     @field_validator("data_dir")
     @classmethod

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -14,16 +15,18 @@ from sqlalchemy import ColumnElement, RowMapping, insert, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from relay_gateway.catalog.destination import redirections
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.errors import StorageUnavailableError
 from relay_gateway.storage.engine import reading, writing
 from relay_gateway.storage.masking import shown_entity
 from relay_gateway.storage.rows import timestamp
-from relay_gateway.storage.tables import audit_head, audit_records
+from relay_gateway.storage.tables import audit_checkpoint, audit_head, audit_records
 
 BEGINNING = "0" * 64
 """What the first record names as the hash before it."""
 _BATCH = 1000
+NO_REMARKS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -87,10 +90,12 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainReport(msgspec.Struct, frozen=True):
-    """Whether the chain is whole: how many records were read, and the first thing that is wrong."""
+    """Whether the chain is whole: how many records were read, and the first thing that is wrong.
+    ``pruned`` records before them were deleted in the regular way."""
 
     records: int
     problem: str | None = None
+    pruned: int = 0
 
 
 async def record_write(
@@ -111,11 +116,21 @@ async def record_write(
 
 
 def write_event(
-    action: str, kind: str, before: EntityRow | None, after: EntityRow | None, revision: int
+    action: str,
+    kind: str,
+    before: EntityRow | None,
+    after: EntityRow | None,
+    revision: int,
+    remarks: Mapping[str, Any] = NO_REMARKS,
 ) -> AuditEvent:
-    """What is recorded of a catalog write."""
+    """What is recorded of a catalog write; ``remarks`` go into its detail."""
     row = after or before
-    resealed = before is not None and after is not None and before.sealed != after.sealed
+    detail = dict(remarks)
+    if before is not None and after is not None:
+        if before.sealed != after.sealed:
+            detail["secretChanged"] = True
+        if redirected := redirections(kind, before.spec, after.spec):
+            detail["credentialsRedirectedBy"] = list(redirected)
     return AuditEvent(
         action=action,
         kind=kind,
@@ -124,7 +139,7 @@ def write_event(
         revision=revision,
         before=shown_entity(before) if before else None,
         after=shown_entity(after) if after else None,
-        detail={"secretChanged": True} if resealed else None,
+        detail=detail or None,
     )
 
 
@@ -150,6 +165,10 @@ async def record(connection: AsyncConnection, *events: AuditEvent) -> None:
             await connection.execute(update(audit_head).values(hash=previous))
 
 
+def _unknown(_content: bytes, _signature: str) -> bool:
+    return False
+
+
 class AuditLog:
     """Reads and verifies the log, and records what is not part of another write.
 
@@ -172,20 +191,45 @@ class AuditLog:
             rows = await connection.execute(statement)
             return [_to_record(row) for row in rows.mappings()]
 
-    async def verify(self) -> ChainReport:
-        """Reads the whole chain and says whether a record was changed, added or taken away."""
-        count, previous = 0, BEGINNING
+    async def verify(self, is_signed: Callable[[bytes, str], bool] = _unknown) -> ChainReport:
+        """Reads the whole chain and says whether a record was changed, added or taken away.
+
+        ``is_signed`` tells whether a signature of the checkpoint is a gateway's own; without it a
+        log that was pruned cannot be verified.
+        """
         async with reading(self._engine) as connection:
             head = (await connection.execute(select(audit_head))).mappings().one()
+            start = (await connection.execute(select(audit_checkpoint))).mappings().one()
+            pruned, previous = int(start["sequence"]), start["hash"]
+            count = pruned
+            problem = _checkpoint_problem(start, is_signed)
+            if problem is not None:
+                return ChainReport(0, problem, pruned)
             async for row in _all_rows(connection):
                 count += 1
                 problem = _problem(row, count, previous)
                 if problem is not None:
-                    return ChainReport(count, problem)
+                    return ChainReport(count - pruned, problem, pruned)
                 previous = row["hash"]
         if (count, previous) != (head["sequence"], head["hash"]):
-            return ChainReport(count, f"the newest records are gone: {head['sequence']} were made")
-        return ChainReport(count)
+            problem = f"the newest records are gone: {head['sequence']} were made"
+        return ChainReport(count - pruned, problem, pruned)
+
+
+def signed_content(sequence: int, reached: str) -> bytes:
+    """What is signed of a checkpoint at the record ``sequence`` with the hash ``reached``."""
+    return f"{sequence} {reached}".encode()
+
+
+def _checkpoint_problem(
+    checkpoint: RowMapping, is_signed: Callable[[bytes, str], bool]
+) -> str | None:
+    sequence, reached = checkpoint["sequence"], checkpoint["hash"]
+    if (sequence, reached) == (0, BEGINNING):
+        return None
+    if is_signed(signed_content(sequence, reached), checkpoint["signature"] or ""):
+        return None
+    return f"the records up to {sequence} were deleted by somebody without the master key"
 
 
 def _problem(row: RowMapping, expected: int, previous: str) -> str | None:

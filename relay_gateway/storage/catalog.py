@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.errors import (
+    BatchRefusedError,
     EntityNotFoundError,
-    EntityReferencedError,
     FieldProblem,
     Referrer,
-    VersionConflictError,
 )
 from relay_gateway.ids import is_id, is_slug
-from relay_gateway.storage.audit import record_write
-from relay_gateway.storage.constraints import apply_constraints, find_problems, find_referrers
+from relay_gateway.storage.audit import NO_REMARKS
+from relay_gateway.storage.batches import write_batch
+from relay_gateway.storage.constraints import ConstraintCheck, Content, find_referrers
 from relay_gateway.storage.engine import reading, writing
 from relay_gateway.storage.idempotency import CreateKey, recall, remember
 from relay_gateway.storage.listing import Listing, read_page
 from relay_gateway.storage.revision import announce, current_revision, next_revision
 from relay_gateway.storage.rows import (
+    Batch,
     CatalogRows,
     EntityChange,
+    EntityRemoval,
+    EntityUpdate,
     NewEntity,
     Page,
-    timestamp,
     to_entity,
 )
 from relay_gateway.storage.settings import stored_settings
-from relay_gateway.storage.slugs import claim_slug, mint_slug, slug_owner
-from relay_gateway.storage.tables import (
-    catalog_changes,
-    entities,
-    entity_columns,
-    entity_references,
-)
+from relay_gateway.storage.slugs import mint_slug, slug_owners
+from relay_gateway.storage.tables import entities, entity_columns
 
 
 class CatalogStore:
@@ -105,7 +103,7 @@ class CatalogStore:
         """
         async with reading(self._engine) as connection:
             row = await _find(connection, kind, ref)
-            return await find_referrers(connection, row.id)
+            return (await find_referrers(connection, [row.id])).get(row.id, [])
 
     async def problems(
         self,
@@ -120,8 +118,10 @@ class CatalogStore:
         in other ways. Without a ``slug`` it is the one that ``display_name`` suggests."""
         async with reading(self._engine) as connection:
             wanted = slug or await mint_slug(connection, kind, display_name)
-            problems = await find_problems(connection, kind, entity_id, wanted, spec)
-            owner = await slug_owner(connection, kind, wanted)
+            content = Content(kind, entity_id, wanted, spec)
+            found = await ConstraintCheck(connection).problems([content])
+            problems = found.get(entity_id, [])
+            owner = (await slug_owners(connection, kind, [wanted])).get(wanted)
             if owner is not None and owner != entity_id:
                 message = f"another {kind} already has the slug {wanted!r}"
                 problems.append(FieldProblem("metadata.slug", "slug_taken", message))
@@ -133,11 +133,7 @@ class CatalogStore:
         Raises :class:`SlugTakenError` when ``slug`` is given and in use,
         :class:`InvalidEntityError` for references to what does not exist and for names in use.
         """
-        async with writing(self._engine) as connection:
-            revision = await next_revision(connection)
-            row = await _insert(connection, entity, revision)
-            await _finish(connection, revision, dry_run=dry_run)
-            return row
+        return await self._write_one(Batch(create=[entity]), dry_run=dry_run)
 
     async def create_once(self, entity: NewEntity, key: CreateKey) -> tuple[EntityRow, bool]:
         """Writes a new entity unless a create with ``key`` did so within the last day; with whether
@@ -148,7 +144,8 @@ class CatalogStore:
             if former is not None:
                 await connection.rollback()
                 return former, False
-            row = await _insert(connection, entity, revision)
+            with _one_refusal():
+                (row,) = await write_batch(connection, Batch(create=[entity]), revision)
             await remember(connection, key, row)
             await announce(connection, revision)
             return row, True
@@ -164,19 +161,29 @@ class CatalogStore:
 
     async def write_all(
         self, new: Sequence[NewEntity], *, only_when_empty: bool = False
-    ) -> list[EntityRow]:
-        """Writes several new entities at one revision, all or none; each may refer to earlier ones.
+    ) -> Sequence[EntityRow]:
+        """Makes several entities; see :meth:`write`."""
+        return await self.write(Batch(create=new), only_when_empty=only_when_empty)
 
-        With ``only_when_empty`` nothing is written to a catalog that has any entity, and the answer
-        is empty. Raises as :meth:`create`.
+    async def write(
+        self, batch: Batch, *, only_when_empty: bool = False, dry_run: bool = False
+    ) -> Sequence[EntityRow]:
+        """Makes, changes and deletes several entities at one revision, all or none.
+
+        Returns those that were made, those that were changed and those that were deleted as they
+        last were. With ``only_when_empty`` nothing is written to a catalog that has any entity, and
+        the answer is empty; an empty batch is no write, either. It takes time with the number of
+        entities, but few statements, and leaves the event loop to others in between. Raises
+        :class:`BatchRefusedError` with everything that a write of one would raise, by entity.
         """
         async with writing(self._engine) as connection:
             revision = await next_revision(connection)
-            if not new or (only_when_empty and not await _is_empty(connection)):
+            nothing = not (batch.create or batch.update or batch.delete)
+            if nothing or (only_when_empty and not await _is_empty(connection)):
                 await connection.rollback()
                 return []
-            rows = [await _insert(connection, entity, revision) for entity in new]
-            await announce(connection, revision)
+            rows = await write_batch(connection, batch, revision)
+            await _finish(connection, revision, dry_run=dry_run)
             return rows
 
     async def update(
@@ -187,25 +194,15 @@ class CatalogStore:
         *,
         expected_version: int | None = None,
         dry_run: bool = False,
+        remarks: Mapping[str, Any] = NO_REMARKS,
     ) -> EntityRow:
         """Replaces the content of an entity and adds one to its version.
 
         Raises :class:`EntityNotFoundError`, :class:`VersionConflictError` when ``expected_version``
         is given and not the current one, and as :meth:`create`.
         """
-        async with writing(self._engine) as connection:
-            revision = await next_revision(connection)
-            current = await _find_by_id(connection, kind, entity_id)
-            _check_version(current, expected_version)
-            row = _changed(current, change)
-            await claim_slug(connection, kind, row.slug, row.id)
-            await connection.execute(
-                update(entities).where(entities.c.id == row.id).values(_columns(row))
-            )
-            await apply_constraints(connection, kind, row.id, row.slug, row.spec)
-            await _record(connection, "update", revision, before=current, after=row)
-            await _finish(connection, revision, dry_run=dry_run)
-            return row
+        item = EntityUpdate(kind, _canonical(entity_id), change, expected_version)
+        return await self._write_one(Batch(update=[item], remarks=remarks), dry_run=dry_run)
 
     async def delete(
         self,
@@ -214,26 +211,35 @@ class CatalogStore:
         *,
         expected_version: int | None = None,
         dry_run: bool = False,
+        remarks: Mapping[str, Any] = NO_REMARKS,
     ) -> EntityRow:
         """Deletes an entity and returns it as it last was.
 
         Raises :class:`EntityNotFoundError`, :class:`VersionConflictError` and
         :class:`EntityReferencedError` with everything that still points at it.
         """
-        async with writing(self._engine) as connection:
-            revision = await next_revision(connection)
-            current = await _find_by_id(connection, kind, entity_id)
-            _check_version(current, expected_version)
-            referrers = await find_referrers(connection, current.id)
-            if referrers:
-                raise EntityReferencedError(kind, current.slug, referrers)
-            await connection.execute(
-                delete(entity_references).where(entity_references.c.source_id == current.id)
-            )
-            await connection.execute(delete(entities).where(entities.c.id == current.id))
-            await _record(connection, "delete", revision, before=current)
-            await _finish(connection, revision, dry_run=dry_run)
-            return current
+        item = EntityRemoval(kind, _canonical(entity_id), expected_version)
+        return await self._write_one(Batch(delete=[item], remarks=remarks), dry_run=dry_run)
+
+    async def _write_one(self, batch: Batch, *, dry_run: bool) -> EntityRow:
+        with _one_refusal():
+            (row,) = await self.write(batch, dry_run=dry_run)
+        return row
+
+
+@contextmanager
+def _one_refusal() -> Iterator[None]:
+    """Raises what is wrong with the only entity of a batch."""
+    try:
+        yield
+    except BatchRefusedError as error:
+        (refusal,) = error.refusals.values()
+        raise refusal from None
+
+
+def _canonical(entity_id: str) -> str:
+    """An id as it is stored."""
+    return str(UUID(entity_id)) if is_id(entity_id) else entity_id
 
 
 async def _is_empty(connection: AsyncConnection) -> bool:
@@ -252,110 +258,12 @@ async def _find(connection: AsyncConnection, kind: str, ref: str) -> EntityRow:
     raise EntityNotFoundError(kind, ref)
 
 
-async def _find_by_id(connection: AsyncConnection, kind: str, entity_id: str) -> EntityRow:
-    row = None
-    if is_id(entity_id):
-        row = await _select_one(connection, kind, entities.c.id == str(UUID(entity_id)))
-    if row is None:
-        raise EntityNotFoundError(kind, entity_id)
-    return row
-
-
 async def _select_one(connection: AsyncConnection, kind: str, condition: Any) -> EntityRow | None:
     result = await connection.execute(
         select(*entity_columns).where(entities.c.kind == kind, condition)
     )
     row = result.mappings().one_or_none()
     return to_entity(row) if row is not None else None
-
-
-async def _insert(connection: AsyncConnection, entity: NewEntity, revision: int) -> EntityRow:
-    slug = entity.slug
-    if slug is None:
-        slug = await mint_slug(connection, entity.kind, entity.display_name)
-    else:
-        await claim_slug(connection, entity.kind, slug, entity.id)
-    now = timestamp()
-    row = EntityRow(
-        id=entity.id,
-        kind=entity.kind,
-        slug=slug,
-        display_name=entity.display_name,
-        description=entity.description,
-        labels=entity.labels,
-        managed_by=entity.managed_by,
-        spec=entity.spec,
-        sealed=entity.sealed,
-        version=1,
-        created_at=now,
-        updated_at=now,
-    )
-    await connection.execute(insert(entities).values(_columns(row)))
-    await apply_constraints(connection, row.kind, row.id, row.slug, row.spec)
-    await _record(connection, "create", revision, after=row)
-    return row
-
-
-def _columns(row: EntityRow) -> dict[str, Any]:
-    columns = {name: getattr(row, name) for name in EntityRow.__struct_fields__}
-    return {**columns, "search_text": "\n".join(_words(row)).casefold()}
-
-
-def _words(row: EntityRow) -> Iterator[str]:
-    """What a search for an entity looks through."""
-    yield from (row.display_name, row.slug, row.description)
-    if isinstance(name := row.spec.get("name"), str):
-        yield name
-    yield from (alias for alias in row.spec.get("aliases") or () if isinstance(alias, str))
-
-
-def _changed(current: EntityRow, change: EntityChange) -> EntityRow:
-    return EntityRow(
-        id=current.id,
-        kind=current.kind,
-        slug=change.slug or current.slug,
-        display_name=change.display_name,
-        description=change.description,
-        labels=change.labels,
-        managed_by=current.managed_by,
-        spec=change.spec,
-        sealed=change.sealed,
-        version=current.version + 1,
-        created_at=current.created_at,
-        updated_at=timestamp(),
-    )
-
-
-def _check_version(current: EntityRow, expected: int | None) -> None:
-    if expected is not None and expected != current.version:
-        raise VersionConflictError(
-            current.kind, current.slug, expected=expected, current=current.version
-        )
-
-
-async def _record(
-    connection: AsyncConnection,
-    action: str,
-    revision: int,
-    *,
-    before: EntityRow | None = None,
-    after: EntityRow | None = None,
-) -> None:
-    """Records a write for those who follow the catalog and for those who look back."""
-    row = after or before
-    assert row is not None  # noqa: S101  # a write has at least one of them
-    await connection.execute(
-        insert(catalog_changes).values(
-            revision=revision,
-            entity_id=row.id,
-            kind=row.kind,
-            action=action,
-            changed_at=timestamp(),
-        )
-    )
-    await record_write(
-        connection, action=action, kind=row.kind, before=before, after=after, revision=revision
-    )
 
 
 async def _finish(connection: AsyncConnection, revision: int, *, dry_run: bool) -> None:

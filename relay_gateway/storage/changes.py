@@ -7,8 +7,9 @@ large catalog never holds up the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,11 +19,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.storage.engine import reading
 from relay_gateway.storage.revision import current_revision
-from relay_gateway.storage.rows import CatalogRows
 from relay_gateway.storage.settings import stored_settings
 from relay_gateway.storage.tables import catalog_changes, entities
 
-PORTION = 500
+PORTION = 250
 FEW = 50
 """So many rows are read faster than another thread is woken."""
 UNREADABLE: dict[str, Any] = {"unreadable": None}
@@ -35,15 +35,18 @@ _columns = [
 ]
 
 
+Take = Callable[[Sequence[EntityRow]], None]
+"""What is given a portion of rows, mostly in another thread, never two at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogDelta:
-    """What changed after a revision: rows as they are now, ids of those that are gone, and the
-    settings that are set, by section."""
+    """What the database says after rows were read: its revision, ids of rows that are gone, and
+    the settings that are set, by section."""
 
     revision: int
-    changed: Sequence[EntityRow]
-    deleted: frozenset[str]
     settings: Mapping[str, Mapping[str, Any]]
+    deleted: frozenset[str] = frozenset()
 
 
 class CatalogChanges:
@@ -58,43 +61,49 @@ class CatalogChanges:
         async with reading(self._engine) as connection:
             return await current_revision(connection)
 
-    async def load(self) -> CatalogRows:
-        """All entities in order of creation and the settings, with the revision they belong to."""
+    async def load(self, take: Take) -> CatalogDelta:
+        """Gives ``take`` all entities in order of creation."""
         async with reading(self._engine) as connection:
             revision = await current_revision(connection)
             settings = await stored_settings(connection)
-            rows = await _entities(connection, select(*_columns).order_by(entities.c.id))
-        return CatalogRows(revision, rows, settings)
+            query = select(entities.c.id, *_columns).order_by(entities.c.id)
+            await _entities(connection, query, take)
+        return CatalogDelta(revision, settings)
 
-    async def since(self, revision: int) -> CatalogDelta | None:
-        """What changed after ``revision``; ``None`` when the database has not come that far, which
-        means that it is another one."""
+    async def since(self, revision: int, take: Take) -> CatalogDelta | None:
+        """Gives ``take`` what changed after ``revision`` as it is now; ``None`` when the database
+        has not come that far, which means that it is another one."""
         async with reading(self._engine) as connection:
             current = await current_revision(connection)
             if current < revision:
                 return None
-            later = catalog_changes.c.revision > revision
-            ids = await connection.scalars(select(catalog_changes.c.entity_id).where(later))
-            touched = set(ids)
-            rows: list[EntityRow] = []
-            if touched:
-                which = select(catalog_changes.c.entity_id).where(later)
-                rows = await _entities(
-                    connection, select(*_columns).where(entities.c.id.in_(which))
-                )
             settings = await stored_settings(connection)
-        return CatalogDelta(current, rows, frozenset(touched - {row.id for row in rows}), settings)
+            changed = catalog_changes.c
+            later = select(changed.entity_id).where(changed.revision > revision).distinct()
+            touched = later.subquery()
+            query = select(touched.c.entity_id, *_columns).outerjoin_from(
+                touched, entities, entities.c.id == touched.c.entity_id
+            )
+            deleted = await _entities(connection, query, take)
+        return CatalogDelta(current, settings, deleted)
 
 
-async def _entities(connection: AsyncConnection, query: Select[Any]) -> list[EntityRow]:
-    found: list[EntityRow] = []
-    async with connection.stream(query) as result:
-        async for portion in result.partitions(PORTION):
-            if len(portion) <= FEW:
-                found += _read(portion)
-            else:
-                found += await asyncio.to_thread(_read, portion)
-    return found
+async def _entities(connection: AsyncConnection, query: Select[Any], take: Take) -> frozenset[str]:
+    """Gives ``take`` the rows that ``query`` finds behind their ids; returns the ids without
+    row."""
+    deleted: set[str] = set()
+    stream = connection.stream(query, execution_options={"yield_per": PORTION})
+    async with stream as result:
+        async for portion in result.partitions():
+            # What is made of a portion also ends in the thread that made it.
+            work = partial(_take, portion, take)
+            deleted |= work() if len(portion) <= FEW else await asyncio.to_thread(work)
+    return frozenset(deleted)
+
+
+def _take(portion: Sequence[Any], take: Take) -> set[str]:
+    take(_read([row[1:] for row in portion if row[1] is not None]))
+    return {row[0] for row in portion if row[1] is None}
 
 
 def _read(portion: Sequence[Any]) -> list[EntityRow]:

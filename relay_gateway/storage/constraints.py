@@ -6,77 +6,136 @@ true until the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from operator import attrgetter
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relay_gateway.catalog.kinds import KINDS, FoundReference, find_references
-from relay_gateway.errors import FieldProblem, InvalidEntityError, Referrer
+from relay_gateway.errors import FieldProblem, Referrer
+from relay_gateway.storage.rows import portions
 from relay_gateway.storage.tables import entities, entity_references, model_names
 
 MODEL = "model"
-BATCH = 10_000
-"""How many values are asked for at once; databases take no more than 32 766 in a statement."""
 
 
-async def apply_constraints(
-    connection: AsyncConnection, kind: str, entity_id: str, slug: str, spec: Mapping[str, Any]
-) -> None:
-    """Checks and records the references and names of an entity whose row is already written.
+class Content(NamedTuple):
+    """An entity as far as others are concerned. ``spec`` may be wrong in other ways; ``id`` is
+    empty for what does not exist yet."""
 
-    Raises :class:`InvalidEntityError` with one problem per offending field.
-    """
-    problems = await find_problems(connection, kind, entity_id, slug, spec)
-    if problems:
-        raise InvalidEntityError(problems)
-    references = list(find_references(KINDS[kind], spec))
-    await _record_references(connection, entity_id, references)
-    if kind == MODEL:
-        await _record_names(connection, entity_id, dict(_names(slug, spec)))
+    kind: str
+    id: str
+    slug: str
+    spec: Mapping[str, Any]
 
 
-async def find_problems(
-    connection: AsyncConnection, kind: str, entity_id: str, slug: str, spec: Mapping[str, Any]
-) -> list[FieldProblem]:
-    """What is wrong with the references and names in ``spec``, which may be wrong in other ways."""
-    references = list(find_references(KINDS[kind], spec))
-    problems = await _reference_problems(connection, entity_id, references)
-    if kind == MODEL:
-        problems += _repeated_names(slug, spec)
-        problems += await _name_problems(connection, entity_id, dict(_names(slug, spec)))
-    return problems
+class ConstraintCheck:
+    """Checks the content of one write, whose entities may come in several portions. ``new`` are
+    the kinds of those, by id, that are not in the database yet but count."""
+
+    def __init__(self, connection: AsyncConnection, new: Mapping[str, str] | None = None) -> None:
+        self._connection = connection
+        self._new = new or {}
+        self._names: dict[str, str] = {}
+        """Names of models of former portions, and the slugs of those."""
+
+    async def problems(self, contents: Sequence[Content]) -> dict[str, list[FieldProblem]]:
+        """What is wrong with the references and names of ``contents``, by id."""
+        references = {c.id: list(find_references(KINDS[c.kind], c.spec)) for c in contents}
+        wanted = {r.id.lower() for found in references.values() for r in found}
+        kinds = {i: self._new[i] for i in wanted if i in self._new}
+        kinds |= await _kinds(self._connection, wanted - kinds.keys())
+        names = await self._name_problems([c for c in contents if c.kind == MODEL])
+        problems = {
+            entity_id: [*_reference_problems(entity_id, found, kinds), *names.get(entity_id, ())]
+            for entity_id, found in references.items()
+        }
+        return {entity_id: found for entity_id, found in problems.items() if found}
+
+    async def _name_problems(self, models: Sequence[Content]) -> dict[str, list[FieldProblem]]:
+        """What is wrong with the names of each model: others have them, there or here."""
+        names = {model.id: dict(_names(model.slug, model.spec)) for model in models}
+        wanted = {name for one in names.values() for name in one}
+        owners = await _owners(self._connection, wanted, names)
+        owners |= {name: self._names[name] for name in wanted if name in self._names}
+        problems = {}
+        for model in models:
+            fields = names[model.id]
+            taken = sorted(fields.keys() & owners.keys())
+            problems[model.id] = _repeated_names(model.slug, model.spec)
+            problems[model.id] += [_taken(fields[name], name, owners[name]) for name in taken]
+            owners.update(dict.fromkeys(fields.keys() - owners.keys(), model.slug))
+        self._names |= owners
+        return problems
 
 
-async def find_referrers(connection: AsyncConnection, entity_id: str) -> list[Referrer]:
-    """Who points at an entity, ordered by kind, slug and field."""
-    rows = await connection.execute(
-        select(entities.c.kind, entities.c.id, entities.c.slug, entity_references.c.field)
-        .join(entities, entities.c.id == entity_references.c.source_id)
-        .where(entity_references.c.target_id == entity_id)
-        .order_by(entities.c.kind, entities.c.slug, entity_references.c.field)
-    )
-    return [Referrer(row.kind, row.id, row.slug, f"spec.{row.field}") for row in rows]
+async def forget_constraints(connection: AsyncConnection, ids: Sequence[str]) -> None:
+    """Deletes the references and names of entities."""
+    for some in portions(ids):
+        for column in (entity_references.c.source_id, model_names.c.entity_id):
+            await connection.execute(delete(column.table).where(column.in_(some)))
 
 
-async def _reference_problems(
-    connection: AsyncConnection, entity_id: str, references: Sequence[FoundReference]
-) -> list[FieldProblem]:
+async def record_constraints(connection: AsyncConnection, contents: Sequence[Content]) -> None:
+    """Records the references and names of entities that have none recorded and whose rows are
+    written."""
+    references = [
+        {"source_id": content.id, "field": reference.field, "target_id": reference.id}
+        for content in contents
+        for reference in find_references(KINDS[content.kind], content.spec)
+    ]
+    for some in portions(references):
+        await connection.execute(insert(entity_references), list(some))
+    names = [
+        {"name": name, "entity_id": content.id}
+        for content in contents
+        if content.kind == MODEL
+        for name in dict(_names(content.slug, content.spec))
+    ]
+    for names_now in portions(names):
+        await connection.execute(insert(model_names), list(names_now))
+
+
+async def find_referrers(
+    connection: AsyncConnection, ids: Sequence[str]
+) -> dict[str, list[Referrer]]:
+    """Who points at entities, by the id of what is pointed at; ordered by kind, slug and field."""
+    references = entity_references.c
+    found: dict[str, list[Referrer]] = {}
+    for some in portions(ids):
+        rows = await connection.execute(
+            select(
+                references.target_id, entities.c.kind, entities.c.id, entities.c.slug,
+                references.field,
+            )
+            .join(entities, entities.c.id == references.source_id)
+            .where(references.target_id.in_(some))
+            .order_by(entities.c.kind, entities.c.slug, references.field)
+        )  # fmt: skip
+        for row in rows:
+            referrer = Referrer(row.kind, row.id, row.slug, f"spec.{row.field}")
+            found.setdefault(row.target_id, []).append(referrer)
+    return found
+
+
+async def _kinds(connection: AsyncConnection, ids: Collection[str]) -> dict[str, str]:
     kinds: dict[str, str] = {}
-    for wanted in _batches({reference.id.lower() for reference in references}):
+    for wanted in portions(ids):
         rows = await connection.execute(
             select(entities.c.id, entities.c.kind).where(entities.c.id.in_(wanted))
         )
         kinds.update((row.id, row.kind) for row in rows)
-    problems = []
+    return kinds
+
+
+def _reference_problems(
+    entity_id: str, references: Sequence[FoundReference], kinds: Mapping[str, str]
+) -> Iterator[FieldProblem]:
     for reference in references:
         message = _reference_message(reference, entity_id, kinds.get(reference.id.lower()))
         if message is not None:
-            problems.append(FieldProblem(f"spec.{reference.field}", "reference_not_found", message))
-    return problems
+            yield FieldProblem(f"spec.{reference.field}", "reference_not_found", message)
 
 
 def _reference_message(
@@ -89,22 +148,6 @@ def _reference_message(
     if found_kind != reference.target:
         return f"{reference.id!r} is the id of a {found_kind}, a {reference.target} is needed"
     return None
-
-
-async def _record_references(
-    connection: AsyncConnection, entity_id: str, references: Sequence[FoundReference]
-) -> None:
-    await connection.execute(
-        delete(entity_references).where(entity_references.c.source_id == entity_id)
-    )
-    if references:
-        await connection.execute(
-            insert(entity_references),
-            [
-                {"source_id": entity_id, "field": reference.field, "target_id": reference.id}
-                for reference in references
-            ],
-        )
 
 
 def _names(slug: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -138,36 +181,21 @@ def _repeated_names(slug: str, spec: Mapping[str, Any]) -> list[FieldProblem]:
     return problems
 
 
-async def _name_problems(
-    connection: AsyncConnection, entity_id: str, names: Mapping[str, str]
-) -> list[FieldProblem]:
-    found: list[Any] = []
-    for wanted in _batches(names):
+async def _owners(
+    connection: AsyncConnection, names: Collection[str], but: Collection[str]
+) -> dict[str, str]:
+    """The slugs of the models that answer to ``names``, without the models ``but`` (ids)."""
+    owners: dict[str, str] = {}
+    for wanted in portions(names):
         rows = await connection.execute(
-            select(model_names.c.name, entities.c.slug)
+            select(model_names.c.name, entities.c.slug, entities.c.id)
             .join(entities, entities.c.id == model_names.c.entity_id)
-            .where(model_names.c.name.in_(wanted), model_names.c.entity_id != entity_id)
+            .where(model_names.c.name.in_(wanted))
         )
-        found += rows
-    return [
-        FieldProblem(
-            names[row.name],
-            "name_taken",
-            f"the model {row.slug!r} already answers to {row.name!r}; choose another name",
-        )
-        for row in sorted(found, key=attrgetter("name"))
-    ]
+        owners.update((row.name, row.slug) for row in rows if row.id not in but)
+    return owners
 
 
-def _batches(items: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    iterator = iter(items)
-    return iter(lambda: tuple(islice(iterator, BATCH)), ())
-
-
-async def _record_names(
-    connection: AsyncConnection, entity_id: str, names: Mapping[str, str]
-) -> None:
-    await connection.execute(delete(model_names).where(model_names.c.entity_id == entity_id))
-    await connection.execute(
-        insert(model_names), [{"name": name, "entity_id": entity_id} for name in names]
-    )
+def _taken(field: str, name: str, owner: str) -> FieldProblem:
+    message = f"the model {owner!r} already answers to {name!r}; choose another name"
+    return FieldProblem(field, "name_taken", message)

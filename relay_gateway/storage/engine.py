@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -19,37 +23,56 @@ BUSY_SECONDS = 5
 """How long a write waits for another, a call for a connection, a connect for an answer."""
 COMMAND_SECONDS = 30
 POOL_SIZE = 5
+PORT = 5432
+WRITABLE = "read-write"
+_TARGET = "target_session_attrs"
+_SEVERAL = re.compile(r"(postgres(?:ql)?://(?:[^/?]*@)?)([^/?@]+,[^/?@]+)(.*)", re.DOTALL)
+_READ_ONLY = "25006"
 _WRITES = "relay_writes"
 
 
 def create_engine(database_url: str) -> AsyncEngine:
-    """An engine for ``sqlite:///PATH`` or ``postgresql://…``; nothing is connected yet.
+    """An engine for ``sqlite:///PATH`` or ``postgresql://…``; nothing is connected yet. Of several
+    servers (``postgresql://USER@A:5432,B:5432/NAME``) it uses the one that takes writes.
 
     Raises :class:`SettingsError` for an address of another kind. The caller disposes of the engine.
     """
     url = _parse(database_url)
     if url.get_backend_name() == "sqlite":
         engine = create_async_engine(
-            url.set(drivername="sqlite+aiosqlite"), hide_parameters=True, pool_size=POOL_SIZE
+            url.set(drivername="sqlite+aiosqlite"),
+            hide_parameters=True,
+            pool_size=POOL_SIZE,
+            json_deserializer=msgspec.json.decode,
         )
         event.listen(engine.sync_engine, "do_connect", _check_sqlite_file)
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        event.listen(engine.sync_engine, "invalidate", _undo_sqlite)
         return engine
-    return create_async_engine(
+    engine = create_async_engine(
         _asyncpg_url(url),
         # Error texts would otherwise quote the values of a failed write, sealed ones included.
         hide_parameters=True,
+        json_deserializer=msgspec.json.decode,
         pool_size=POOL_SIZE,
         pool_timeout=BUSY_SECONDS,
         pool_pre_ping=True,
         connect_args={"timeout": BUSY_SECONDS, "command_timeout": COMMAND_SECONDS},
     )
+    event.listen(engine.sync_engine, "handle_error", _leave_read_only_server)
+    return engine
+
+
+def session_target(database_url: str) -> str | None:
+    """Which of several servers an address means: the one that takes writes, unless it says
+    otherwise; ``None`` for an address of one server."""
+    return WRITABLE if _SEVERAL.match(database_url) and _TARGET not in database_url else None
 
 
 def _parse(database_url: str) -> URL:
     try:
-        url = make_url(database_url)
+        url = _parse_servers(database_url)
     except (ArgumentError, ValueError):
         raise SettingsError(
             "the database address cannot be read; write sqlite:///PATH or postgresql://USER@HOST/NAME"
@@ -62,6 +85,18 @@ def _parse(database_url: str) -> URL:
     if url.drivername == "sqlite" and not url.database:
         raise SettingsError("the database address names no file; write sqlite:///PATH")
     return url
+
+
+def _parse_servers(database_url: str) -> URL:
+    """An address that may name several servers, as libpq and asyncpg take it: ``A:1,B:2``."""
+    several = _SEVERAL.match(database_url)
+    if several is None:
+        return make_url(database_url)
+    before, servers, after = several.groups()
+    places = [place if ":" in place else f"{place}:{PORT}" for place in servers.split(",")]
+    url = make_url(before + after).update_query_pairs([("host", place) for place in places])
+    target = session_target(database_url)
+    return url.update_query_dict({_TARGET: target}) if target else url
 
 
 def _asyncpg_url(url: URL) -> URL:
@@ -109,6 +144,23 @@ def _begin_sqlite(connection: Connection) -> None:
     # A reader that turns writer half-way fails at once instead of waiting for its turn.
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _undo_sqlite(connection: Any, _record: object, _error: BaseException | None) -> None:
+    """Ends the transaction of a call that was cancelled, before its connection is closed.
+
+    SQLite keeps a closed connection, and the lock that others wait for, until the last statement
+    is let go of; the one that ran has a result that nobody has, until the garbage collector comes.
+    """
+    with suppress(sqlite3.Error):
+        connection.rollback()
+
+
+def _leave_read_only_server(context: ExceptionContext) -> None:
+    """Has all connections made anew after a write that a server refused for being a standby now:
+    another one, at the same address or the next, has taken over."""
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True
 
 
 @asynccontextmanager

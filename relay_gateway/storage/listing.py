@@ -28,7 +28,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relay_gateway.catalog.fields import ListField
@@ -177,6 +176,8 @@ class _Expressions:
     def has_label(self, name: str, value: str) -> ColumnElement[bool]:
         """Whether an entity has the label ``name`` with ``value``."""
         if self._postgresql:
+            from sqlalchemy.dialects.postgresql import JSONB
+
             return cast(entities.c.labels, JSONB).contains({name: value})
         pair = func.json_each(entities.c.labels).table_valued(column("key"), column("value"))
         return exists(select(1).select_from(pair).where(pair.c.key == name, pair.c.value == value))

@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.errors import StorageUnavailableError
-from relay_gateway.storage.engine import reading
+from relay_gateway.storage.engine import reading, session_target
 from relay_gateway.storage.revision import CHANNEL
 
 HEARTBEAT_SECONDS = 5.0
@@ -97,7 +97,11 @@ class CatalogListener:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         connection = await asyncpg.connect(
-            self._database_url, timeout=ANSWER_SECONDS, command_timeout=ANSWER_SECONDS
+            self._database_url,
+            timeout=ANSWER_SECONDS,
+            command_timeout=ANSWER_SECONDS,
+            # A standby takes no LISTEN.
+            target_session_attrs=session_target(self._database_url),
         )
         try:
             yield connection

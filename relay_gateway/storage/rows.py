@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import RowMapping
 
 from relay_gateway.catalog.envelope import EntityRow, ManagedBy
 from relay_gateway.ids import new_id
+
+PORTION = 200
+"""So many rows are written or values asked for at once: the event loop can do other work after
+each, and no database takes more than 32 766 values in a statement."""
+
+T = TypeVar("T")
 
 
 class NewEntity(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +37,7 @@ class NewEntity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntityChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The new content of an entity; ``slug`` ``None`` keeps the one it has."""
+    """The new content of an entity; ``slug`` and ``managed_by`` ``None`` keep what it has."""
 
     display_name: str
     spec: dict[str, Any]
@@ -38,6 +45,38 @@ class EntityChange(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     labels: dict[str, str] = {}
     sealed: dict[str, Any] = {}
+    managed_by: ManagedBy | None = None
+
+
+class EntityUpdate(msgspec.Struct, frozen=True):
+    """An entity to change; with ``expected_version`` only when that is its version."""
+
+    kind: str
+    id: str
+    change: EntityChange
+    expected_version: int | None = None
+
+
+class EntityRemoval(msgspec.Struct, frozen=True):
+    """An entity to delete; with ``expected_version`` only when that is its version."""
+
+    kind: str
+    id: str
+    expected_version: int | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one write does, all or none; no entity may be in it twice.
+
+    What it makes may refer to what it makes, in any order and in circles. The slugs and names of
+    entities that it deletes are free for those that it makes. ``remarks`` go into the audit log
+    with each of them.
+    """
+
+    create: Sequence[NewEntity] = ()
+    update: Sequence[EntityUpdate] = ()
+    delete: Sequence[EntityRemoval] = ()
+    remarks: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +107,9 @@ def to_entity(row: RowMapping) -> EntityRow:
 def timestamp() -> str:
     """Now, as RFC 3339 in UTC with microseconds; later texts sort after earlier ones."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def portions(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
+    """``items`` in portions."""
+    iterator = iter(items)
+    return iter(lambda: tuple(islice(iterator, PORTION)), ())

@@ -60,8 +60,10 @@ class SettingsStore:
         merge: Callable[[Stored], dict[str, Any]],
         *,
         expected_version: int | None = None,
+        dry_run: bool = False,
     ) -> SectionVersion:
-        """Stores what ``merge`` makes of the stored fields, as a write of the catalog.
+        """Stores what ``merge`` makes of the stored fields, as a write of the catalog; with
+        ``dry_run`` nothing is stored, and the answer is the same.
 
         Raises :class:`VersionConflictError` and whatever ``merge`` raises; nothing is then changed.
         """
@@ -84,7 +86,10 @@ class SettingsStore:
                 insert(settings_versions).values(**msgspec.structs.asdict(changed))
             )
             await record(connection, _event(current, changed))
-            await announce(connection, revision)
+            if dry_run:
+                await connection.rollback()
+            else:
+                await announce(connection, revision)
             return changed
 
 

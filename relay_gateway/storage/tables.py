@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
     Column,
+    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -16,10 +19,24 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
-Document = JSON().with_variant(JSONB(), "postgresql")
-"""A JSON object; binary on PostgreSQL, so that later filters can be indexed."""
+
+class Document(TypeDecorator[Any]):
+    """A JSON object; binary on PostgreSQL, so that later filters can be indexed."""
+
+    impl = JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The type of the database at hand."""
+        if dialect.name != "postgresql":
+            return dialect.type_descriptor(JSON())
+        # Not a variant of JSON, which would load this dialect for every database.
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        return dialect.type_descriptor(JSONB())
+
 
 metadata = MetaData(
     naming_convention={
@@ -100,6 +117,14 @@ catalog_changes = Table(
     Column("changed_at", String(32), nullable=False),
 )
 
+relay_key_uses = Table(
+    "relay_key_uses",
+    metadata,
+    Column("relay_key_id", ForeignKey("entities.id", ondelete="CASCADE"), primary_key=True),
+    Column("last_used_at", String(32), nullable=False),
+)
+"""When relay keys were last used, to the minute; no part of the catalog and of its revision."""
+
 repeated_creates = Table(
     "repeated_creates",
     metadata,
@@ -172,3 +197,76 @@ audit_head = Table(
     CheckConstraint("id = 1", name="single_row"),
 )
 """One row: the newest audit record. Its lock puts records in one order."""
+
+audit_checkpoint = Table(
+    "audit_checkpoint",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("signature", String(64), nullable=True),
+    CheckConstraint("id = 1", name="single_row"),
+)
+"""One row: the last audit record that was pruned, all before it included. Only up to there can
+records be deleted; it is signed, so that nobody moves it unnoticed."""
+
+login_failures = Table(
+    "login_failures",
+    metadata,
+    Column("failure_id", String(36), primary_key=True),
+    Column("key_digest", String(64), primary_key=True),
+    Column("failed_at", BigInteger, nullable=False),
+    Index(None, "key_digest", "failed_at"),
+    Index(None, "failed_at"),
+)
+"""Failed logins of the last minutes, each under a digest of its user name and one of its address.
+Times are milliseconds since the epoch."""
+
+master_keys = Table(
+    "master_keys",
+    metadata,
+    Column("backend", String(64), primary_key=True),
+    Column("key_id", String(64), primary_key=True),
+    Column("canary", Document, nullable=False),
+    Column("added_at", String(32), nullable=False),
+    Column("retired_at", String(32), nullable=True),
+    Column("rewrap_began_at", String(32), nullable=True),
+    Column("rewrap_ended_at", String(32), nullable=True),
+    Column("rewrapped", Integer, nullable=False),
+)
+"""Master keys that belong to this database, by their ids; ``canary`` is a known value sealed with
+each. Nothing is written that is sealed with another key, or with a retired one."""
+
+spending = Table(
+    "spending",
+    metadata,
+    Column("period", String(10), primary_key=True),
+    Column("dimension", String(80), primary_key=True),
+    Column("value", String(256), primary_key=True),
+    Column("currency", String(3), primary_key=True),
+    Column("nanos", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Index(None, "revision"),
+)
+"""What was spent in a period (a day, a week, a month, or ``total``) by one relay key, policy, model
+or value of a tag, or by all. ``revision`` is that of the last change."""
+
+spending_head = Table(
+    "spending_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="single_row"),
+)
+"""One row: how often spending was added to. Its lock puts additions in one order."""
+
+spending_positions = Table(
+    "spending_positions",
+    metadata,
+    Column("spool", String(128), primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("noted_at", BigInteger, nullable=False),
+    Index(None, "noted_at"),
+)
+"""Up to which record of each spool spending was added, so that no record counts twice. Times are
+seconds since the epoch."""

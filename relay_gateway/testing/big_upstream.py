@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import zlib
 from typing import Final, Self, cast
 
@@ -16,14 +17,21 @@ _STREAM_HEAD: Final = (
 _EVENTS: Final = chunk(b"data: %b\n\n" % (b"x" * 1_016) * 64)
 EVENT_BYTES: Final = 65_536
 _LOOK_BYTES: Final = 200
+_BACKLOG: Final = 4096
+_FRUGAL_BYTES: Final = 32 * 1024
 
 
 class BigUpstream:
     """Answers a body with its size and checksum, and one that begins with ``"stream":true`` with
-    ``stream_bytes`` of events; a context manager."""
+    ``stream_bytes`` of events; a context manager.
 
-    def __init__(self, stream_bytes: int = 0) -> None:
+    With ``frugal`` the kernel keeps little of what it sends: thousands of streams that nobody reads
+    would otherwise fill the memory that it has for all connections of the machine.
+    """
+
+    def __init__(self, stream_bytes: int = 0, *, frugal: bool = False) -> None:
         self.events = stream_bytes // EVENT_BYTES
+        self._frugal = frugal
         self.sent = 0
         """How many bytes of events were sent so far, on all connections."""
         self.url = ""
@@ -31,8 +39,13 @@ class BigUpstream:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        if self._frugal:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _FRUGAL_BYTES)
+        self._server = await loop.create_server(
+            lambda: _Connection(self), sock=listener, backlog=_BACKLOG
+        )
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         return self
 
     async def __aexit__(self, *exc: object) -> None:

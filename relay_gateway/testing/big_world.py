@@ -110,13 +110,13 @@ def large_body(size: int) -> bytes:
 
 @asynccontextmanager
 async def big_world(
-    directory: Path, *, adapter: str, path: str = "/v1", stream_bytes: int
+    directory: Path, *, adapter: str, path: str = "/v1", stream_bytes: int, frugal: bool = False
 ) -> AsyncIterator[BigWorld]:
-    """A gateway that has had its first requests; ``adapter`` speaks to the upstream below
-    ``path``."""
+    """A gateway that has had its first requests; ``adapter`` speaks to the upstream below ``path``,
+    which is ``frugal`` with the memory of the kernel."""
     environ = {"ACME_API_KEY": "sk-made-up", "RELAY_LOG_LEVEL": "warning"}
     async with (
-        BigUpstream(stream_bytes) as upstream,
+        BigUpstream(stream_bytes, frugal=frugal) as upstream,
         running_scenario(directory, lambda _: [], environ) as scenario,
     ):
         provider = await scenario.create("providers", "Acme")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.exchange import CallerGoneError
-from relay_gateway.http.message import Header, Headers
+from relay_gateway.http.message import Header, Headers, HeadMemory
+from relay_gateway.http.request_body import BodyReader
 
 
 class FakeCaller:
@@ -27,15 +29,16 @@ class FakeCaller:
         body: bytes | None = b"",
         http_version: str = "1.1",
         client_address: str = "127.0.0.1",
-        received_at: float = 0.0,
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
         self.headers = Headers(headers)
+        self.memory = HeadMemory()
+        self.body_complete = False
+        """Whether the pipeline may take the body without a task; the test sets it."""
         self.http_version = http_version
         self.client_address = client_address
-        self.received_at = received_at
         self.content_length = None if body is None else len(body)
         self.started = False
         self.finished = False
@@ -98,19 +101,55 @@ class FakeCaller:
             raise RequestRefusedError(413, "request_too_large", message)
         return self._request_body
 
+    def take_body(self, limit: int) -> bytes:
+        """The request body, which must be there. Raises a 413 refusal beyond ``limit`` bytes."""
+        body = self._request_body or b""
+        if len(body) > limit:
+            message = f"the body has {len(body)} bytes, the limit is {limit}"
+            raise RequestRefusedError(413, "request_too_large", message)
+        return body
+
+    async def read_beginning(self, limit: int) -> bytes:
+        """The whole request body, which is never too long for any ``limit`` here."""
+        del limit
+        return await self.read_body(sys.maxsize)
+
+    def stream_body(self, reader: BodyReader) -> None:
+        """Hands over the request body, which must be there, in one piece."""
+        if self._request_body:
+            reader.piece(self._request_body)
+        reader.complete()
+
+    def pause_body(self) -> None:
+        """Everything has been handed over already."""
+
+    def resume_body(self) -> None:
+        """The same."""
+
+    def drop_body(self) -> None:
+        """The same."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on in a task, which :meth:`disconnect` cancels."""
+        self._handler = asyncio.get_running_loop().create_task(work)
+
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """A whole answer at once."""
         self.start(status, headers, len(body))
         self.write(body)
         self.finish()
 
-    def start(self, status: int, headers: bytes, length: int | None) -> None:
+    def start(
+        self, status: int, headers: bytes, length: int | None, *, dated: bool = False
+    ) -> None:
         """Status and header block of an answer whose body follows.
 
         Raises ``RuntimeError`` for a second answer and for a block that is none.
         """
         if self.started:
             raise RuntimeError("an answer was started twice")
+        if dated and not Headers(_fields(headers)).has_any(frozenset({b"date"})):
+            raise RuntimeError("an answer that has its own Date lacks it")
         if headers and not headers.endswith(b"\r\n"):
             raise RuntimeError("the last line of the header block lacks its CRLF")
         self.started = True
@@ -170,9 +209,7 @@ class FakeCaller:
     @property
     def answer_headers(self) -> Headers:
         """The header block of the answer, parsed."""
-        lines = self.header_block.split(b"\r\n")[:-1]
-        pairs = (line.partition(b":") for line in lines)
-        return Headers([(name, value.strip()) for name, _, value in pairs])
+        return Headers(_fields(self.header_block))
 
     def send_body(self, body: bytes) -> None:
         """Brings the body of a request made with ``body=None``."""
@@ -236,3 +273,8 @@ class FakeCaller:
     async def _next_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+
+def _fields(block: bytes) -> list[Header]:
+    pairs = (line.partition(b":") for line in block.split(b"\r\n")[:-1])
+    return [(name, value.strip()) for name, _, value in pairs]

@@ -12,6 +12,7 @@ from relay_gateway.errors import SecretNotFoundError
 from relay_gateway.ids import new_id
 from relay_gateway.plugin import (
     CONTENT,
+    LAST,
     TERMINAL,
     USAGE_ONLY,
     Endpoint,
@@ -41,10 +42,13 @@ class PlainMeter(UsageMeter):
         self.reading.tokens = {"input": int(given), "output": int(taken)}
 
     def event(self, name: bytes, data: bytes) -> int:
-        """``usage in:out`` carries figures, ``end`` ends the answer, everything else is content."""
+        """``usage in:out`` carries figures, ``end`` ends the answer, ``over`` is its last word;
+        everything else is content."""
         if data.startswith(b"usage "):
             self.body(data[6:])
             return USAGE_ONLY
+        if data == b"over":
+            return TERMINAL | LAST
         return TERMINAL if data == b"end" else CONTENT
 
 
@@ -54,6 +58,7 @@ class PlainFormat(WireFormat):
     name = "plain.chat"
     endpoints = (Endpoint("chat", "/v1/plain", "/plain"),)
     usage_option = UsageOption("stream_options", "include_usage")
+    output_limits = ("max_tokens", "options.max_tokens")
 
     def meter(self) -> UsageMeter:
         """A fresh meter."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from relay_gateway.catalog.live import LiveCatalog
+from relay_gateway.catalog.sections import DEFAULTS, RuntimeSettings
 from relay_gateway.http.addresses import AddressReader
 from relay_gateway.http.body_room import BodyRoom
 from relay_gateway.http.client import HttpClient
@@ -20,19 +22,30 @@ from relay_gateway.inference.answers import AnswerWriter
 from relay_gateway.inference.plane import InferencePlane
 from relay_gateway.inference.requests import HeaderReader
 from relay_gateway.pipeline.authenticate import Authenticator
+from relay_gateway.pipeline.capture import MEMORY_BYTES, Payloads
 from relay_gateway.pipeline.credentials import Credentials
 from relay_gateway.pipeline.dispatch import Dispatcher
+from relay_gateway.pipeline.guarding_proxy import GuardedProxy
+from relay_gateway.pipeline.guarding_run import GuardedPipeline
 from relay_gateway.pipeline.keypool import KeyPools
-from relay_gateway.pipeline.run import Pipeline, Wire
-from relay_gateway.plugin import PluginConfig, SystemClock, UsageRecord
+from relay_gateway.pipeline.proxied_head import HeadSieve
+from relay_gateway.pipeline.run import Wire
+from relay_gateway.plugin import (
+    PayloadRecord,
+    PluginConfig,
+    SystemClock,
+    UpstreamProvider,
+    UsageRecord,
+)
 from relay_gateway.registry.plugins import ServedEndpoint
-from relay_gateway.testing.catalog import CatalogDraft, PlainFormat, PlainProvider, TableBackend
+from relay_gateway.testing.catalog import CatalogDraft, PlainProvider, TableBackend
 from relay_gateway.testing.context import plugin_context
 from relay_gateway.testing.fed_connection import ServerBook
 from relay_gateway.testing.inference_server import refuse_in_plain_text
 
 PREFIXES = ("X-Relay-",)
 MAX_REQUEST_BYTES = 32 * 1024 * 1024
+PAYLOAD_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +61,14 @@ class Holdings:
 
 
 class DataPath:
-    """Serves the plain format on a loopback port; ``hosts`` maps model names to upstream URLs.
+    """Serves the plain format, or those of another ``provider``, on a loopback port; ``hosts`` maps
+    model names to upstream URLs.
 
-    Each model has one host and one key. ``records`` are the usage records so far. Use as an async
-    context manager, in the event loop of the test.
+    Each model has one host and one key, and is called there as ``upstream_names`` says, or the
+    same. ``records`` are the usage records so far, ``payload_records`` those of requests whose
+    bodies were captured, which the relay key asks for with ``payload_logging`` and which may hold
+    ``payload_memory`` bytes together. Use as an async context manager, in the event loop of the
+    test.
     """
 
     def __init__(
@@ -60,32 +77,48 @@ class DataPath:
         hosts: Mapping[str, str],
         *,
         limits: ServerLimits | None = None,
+        provider: UpstreamProvider[Any] | None = None,
+        upstream_names: Mapping[str, str] = MappingProxyType({}),
+        settings: RuntimeSettings = DEFAULTS,
+        payload_logging: bool = False,
+        payload_memory: int = MEMORY_BYTES,
         **host_fields: Any,
     ) -> None:
         self.port = 0
         self.records: list[UsageRecord] = []
+        self.payload_records: list[PayloadRecord] = []
         self._book = ServerBook()
         self._limits = limits or ServerLimits()
+        self._payload_memory = payload_memory
         self._clock = SystemClock()
         self._backend = TableBackend({name: f"sk-{name}" for name in hosts}, directory)
-        self._provider = PlainProvider(PluginConfig(), plugin_context(directory))
+        self._provider = provider or PlainProvider(PluginConfig(), plugin_context(directory))
         self._live = LiveCatalog()
         draft = CatalogDraft()
         vendor, policy = draft.add("provider", "acme", {}), draft.policy()
         for name, url in hosts.items():
-            host = draft.host(name, baseUrl=url, **host_fields)
-            draft.model(name, [host], provider_id=vendor)
+            host = draft.host(name, baseUrl=url, adapter=self._provider.name, **host_fields)
+            binding = {"hostId": host, "upstreamName": upstream_names.get(name, name)}
+            draft.model(name, [host], provider_id=vendor, name=name, bindings=[binding])
             draft.host_key(name, host, policy)
-        self.relay_key = draft.relay_key("app", policy).plaintext.reveal()
-        self._live.swap(draft.snapshot({"plain": self._provider}, {"table": self._backend}))
+        minted = draft.relay_key("app", policy, payloadLogging=payload_logging)
+        self.relay_key = minted.plaintext.reveal()
+        self.draft = draft
+        """The catalog; what is changed in it counts from :meth:`publish` on."""
+        self.settings = settings
+        self.publish()
         self._pools = KeyPools(self._clock)
         self._server: asyncio.Server | None = None
         self._client: HttpClient
+        self._inference: InferencePlane
+        self._dispatcher: Dispatcher
         self._room: BodyRoom
 
     async def __aenter__(self) -> Self:
         self._client = HttpClient()
-        plane = Plane(self._plane().handle, refuse_in_plain_text, self._limits)
+        self.payloads = Payloads(self.payload_records.append, self._payload_memory)
+        self._inference = self._plane()
+        plane = Plane(self._inference.handle, refuse_in_plain_text, self._limits)
         self._room = plane.room
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -103,6 +136,16 @@ class DataPath:
             task.cancel()
         await asyncio.gather(*self._book.tasks, return_exceptions=True)
         await self._client.aclose()
+        await self.payloads.aclose(PAYLOAD_SECONDS)
+
+    def interrupt(self) -> None:
+        """Ends what is under way without a task, as a stopping gateway does."""
+        self._inference.interrupt()
+
+    def revoke_relay_key(self) -> None:
+        """Publishes the catalog without the relay key."""
+        self.draft.rows = [row for row in self.draft.rows if row.kind != "relay key"]
+        self.publish()
 
     def request(self, model: str, *, stream: bool = False, extra: str = "") -> bytes:
         """A whole request for ``model``; ``extra`` goes into the body as it is."""
@@ -143,6 +186,41 @@ class DataPath:
             await asyncio.sleep(0.005)
         raise AssertionError(f"only {self._room.held} bytes are held")
 
+    async def until_recorded(self, count: int = 1) -> UsageRecord:
+        """Waits for ``count`` usage records, about five seconds at most; the first of them."""
+        for _ in range(1000):
+            if len(self.records) >= count:
+                return self.records[0]
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"only {len(self.records)} usage records")
+
+    async def until_captured(self, count: int = 1) -> None:
+        """Waits for ``count`` payloads, about five seconds at most."""
+        for _ in range(1000):
+            if len(self.payload_records) >= count:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"only {len(self.payload_records)} payloads")
+
+    async def until_left(self) -> None:
+        """Waits until every caller's connection is closed, about five seconds at most."""
+        for _ in range(1000):
+            if not self._book.connections:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"{len(self._book.connections)} connections are open")
+
+    @property
+    def left_alone(self) -> set[str]:
+        """The hosts that are left alone for their failures, by slug."""
+        troubled = self._dispatcher.breakers.troubled.values()
+        return {breaker.host.slug for breaker in troubled if not breaker.is_closed}
+
+    def forget_failures(self) -> None:
+        """Puts every host back to use as if it had never failed, for tests whose hosts only do."""
+        for host_id in list(self._dispatcher.breakers.troubled):
+            self._dispatcher.breakers.reset(host_id)
+
     def close_idle_connections(self) -> None:
         """Closes the connections to upstreams that nobody uses at the moment."""
         for pool in self._client._pools.values():  # noqa: SLF001 - would happen by itself later
@@ -164,25 +242,53 @@ class DataPath:
         now = self.holdings()
         return any(getattr(now, one) > getattr(holdings, one) for one in Holdings.__slots__)
 
+    def publish(self) -> None:
+        """Makes the catalog and the settings as they are now the current snapshot."""
+        snapshot = self.draft.snapshot(self._providers, {"table": self._backend})
+        self._live.swap(replace(snapshot, settings=self.settings))
+
+    @property
+    def _providers(self) -> dict[str, UpstreamProvider[Any]]:
+        return {self._provider.name: self._provider}
+
     def _plane(self) -> InferencePlane:
-        providers = {"plain": self._provider}
+        providers = self._providers
         answers = AnswerWriter(PREFIXES[0], providers)
         authenticator = Authenticator(PREFIXES)
         credentials = Credentials({"table": self._backend}, self._clock)
-        dispatcher = Dispatcher(
+        self._dispatcher = dispatcher = Dispatcher(
             providers, self._client, credentials, self._pools, lambda _name, _error: None
         )
-        pipeline = Pipeline(
+        pipeline = GuardedPipeline(
             self._live,
             authenticator,
             dispatcher,
-            lambda record, _: self.records.append(record),
-            Wire(answers.answer_headers, answers.refuse),
+            self.records.append,
+            Wire(answers.answer_headers, answers.refuse, answers.retell),
             MAX_REQUEST_BYTES,
+            payloads=self.payloads,
         )
-        wire_format = PlainFormat()
-        endpoints = [ServedEndpoint(one, wire_format) for one in wire_format.endpoints]
+        formats = [defined() for defined in self._provider.defines]
+        endpoints = [ServedEndpoint(one, spoken) for spoken in formats for one in spoken.endpoints]
         headers, addresses = HeaderReader(PREFIXES), AddressReader(())
+        dialects = [dialect() for dialect in {spoken.dialect for spoken in formats}]
         return InferencePlane(
-            self._live, pipeline, authenticator, answers, headers, addresses, endpoints, ()
+            self._live,
+            pipeline,
+            authenticator,
+            answers,
+            headers,
+            addresses,
+            endpoints,
+            dialects,
+            GuardedProxy(
+                self._client,
+                providers,
+                authenticator,
+                HeadSieve(PREFIXES),
+                self.records.append,
+                answers.gateway,
+                self.payloads,
+                breakers=dispatcher.breakers,
+            ),
         )

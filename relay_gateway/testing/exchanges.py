@@ -45,6 +45,27 @@ class FakeExchange:
         """Whether the whole body has arrived, read or not."""
         return self.consumed or None in self._pending
 
+    def peek(self) -> bytes:
+        """What was pushed and is not read yet."""
+        return b"".join(piece for piece in self._pending if isinstance(piece, bytes))
+
+    async def more(self) -> None:
+        """Waits for the next push. Raises the failure of the body."""
+        known = len(self._pending)
+        while len(self._pending) == known and not self.body_complete:
+            self._arrived.clear()
+            await self._arrived.wait()
+        for piece in self._pending:
+            if isinstance(piece, UpstreamError):
+                raise piece
+
+    def take(self) -> bytes:
+        """The body of an answer that is whole."""
+        body = b"".join(piece for piece in self._pending if isinstance(piece, bytes))
+        self._pending.clear()
+        self.consumed = True
+        return body
+
     def receive(self, receiver: Receiver) -> None:
         """Delivers to ``receiver`` from now on, at once what has arrived."""
         if self._receiver is not None:

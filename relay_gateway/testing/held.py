@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relay_gateway.testing.kept import kept_records
 from relay_gateway.testing.ledger import SeenRequest
 from relay_gateway.testing.process import GatewayProcess
 from relay_gateway.testing.scenario import Scenario, running_scenario
@@ -27,9 +27,11 @@ from relay_gateway.testing.script import (
 )
 
 MODEL = "held"
-PROPAGATION_SECONDS = 5.0
-ENOUGH_CONNECTIONS = 20
-"""The kernel spreads connections by chance: so many miss one of two workers once in a million."""
+PROPAGATION_SECONDS = 30.0
+"""How long a busy machine may take until every worker knows of a change."""
+ENOUGH_CONNECTIONS = 60
+"""The kernel spreads connections by chance: so many miss one of four workers once in some
+millions."""
 PART = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}]}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
 
@@ -85,6 +87,10 @@ class Call:
         assert received.startswith(b"HTTP/1.1 200 "), received
         await self.reader.readuntil(b'"Hi"')
 
+    async def whole_stream(self) -> None:
+        """Waits until a stream has ended regularly; the connection stays open."""
+        await self.reader.readuntil(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
     async def rest(self) -> bytes:
         """Everything up to the end of the connection."""
         return await self.reader.read()
@@ -133,11 +139,9 @@ class Held:
                 await call.ask("GET", "/v1/models", self.key)
                 in_a_row = in_a_row + 1 if (await call.answer())[0] == status else 0
 
-    def records(self) -> list[dict[str, Any]]:
-        """Every usage record in the database by its columns; for after the end of the gateway."""
-        with closing(sqlite3.connect(self.gateway.data_dir / "usage.sqlite3")) as database:
-            database.row_factory = sqlite3.Row
-            return [dict(row) for row in database.execute("SELECT * FROM usage_records")]
+    async def records(self) -> list[dict[str, Any]]:
+        """Every usage record in the database; for after the end of the gateway."""
+        return await kept_records(self.gateway.data_dir)
 
 
 @asynccontextmanager

@@ -15,7 +15,10 @@ import httpx
 
 from relay_gateway.control import create_control_app
 from relay_gateway.registry import Registry
-from relay_gateway.server.parts import Gateway, configure_plugins, open_gateway, prepare
+from relay_gateway.server.gateway import Gateway
+from relay_gateway.server.opening import open_gateway
+from relay_gateway.server.plugin_instances import configure_plugins
+from relay_gateway.server.preparation import prepare
 from relay_gateway.settings import Settings
 from relay_gateway.testing.callers import FakeCaller
 
@@ -77,6 +80,8 @@ def control_of(gateway: Gateway) -> httpx.AsyncClient:
 async def ask(gateway: Gateway, key: str, path: str = "/v1/models") -> FakeCaller:
     """What a gateway answers a caller with this relay key."""
     caller = FakeCaller("GET", path, headers=[(b"Authorization", b"Bearer " + key.encode())])
-    await gateway.plane.handle(caller)
+    work = gateway.plane.handle(caller)
+    if work is not None:
+        await work
     await caller.wait_for_end()
     return caller

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from statistics import fmean, quantiles
 from typing import ClassVar
 
@@ -12,10 +13,14 @@ import msgspec
 from relay_gateway.plugin import (
     LOG_DIMENSIONS,
     LOG_FILTERS,
+    PRICE_FIELDS,
+    Interval,
     LogPage,
     LogQuery,
     PluginConfig,
     PluginContext,
+    SeriesQuery,
+    UsagePoint,
     UsageQuery,
     UsageReader,
     UsageRecord,
@@ -33,6 +38,7 @@ class MemoryUsageSink(UsageSink[PluginConfig], UsageReader):
 
     name = "memory"
     reads: ClassVar[bool] = True
+    corrects: ClassVar[bool] = True
 
     def __init__(self, config: PluginConfig, context: PluginContext) -> None:
         super().__init__(config, context)
@@ -62,22 +68,59 @@ class MemoryUsageSink(UsageSink[PluginConfig], UsageReader):
         return LogPage(items=page, next_cursor=page[-1].request_id if more else None)
 
     async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
-        wanted = LogQuery(start=query.start, end=query.end, equals=query.equals)
-        groups: defaultdict[tuple[str | None, ...], list[UsageRecord]] = defaultdict(list)
-        for record in self.records.values():
-            if matches(record, wanted):
-                groups[tuple(_value(record, name) for name in query.group_by)].append(record)
-        rows = [
-            _row(dict(zip(query.group_by, values, strict=True)), records)
-            for values, records in groups.items()
+        return _rows(query, self._chosen(query))
+
+    async def timeseries(self, query: SeriesQuery) -> Sequence[UsagePoint]:
+        steps: defaultdict[str, list[UsageRecord]] = defaultdict(list)
+        for record in self._chosen(query):
+            steps[_step(record.started_at, query.interval)].append(record)
+        return [
+            UsagePoint(start=start, row=row)
+            for start, records in sorted(steps.items())
+            for row in _rows(query, records)
         ]
-        return sorted(rows, key=lambda row: -row.requests)
+
+    async def correct(self, records: Sequence[UsageRecord]) -> int:
+        changed = 0
+        for record in records:
+            stored = self.records.get(record.request_id)
+            if stored is not None and (fresh := _priced_as(stored, record)) != stored:
+                self.records[record.request_id] = fresh
+                changed += 1
+        return changed
+
+    def _chosen(self, query: UsageQuery) -> list[UsageRecord]:
+        wanted = LogQuery(start=query.start, end=query.end, equals=query.equals, tags=query.tags)
+        return [record for record in self.records.values() if matches(record, wanted)]
 
     def _place(self, records: Sequence[UsageRecord], cursor: str) -> int:
         for place, record in enumerate(records):
             if record.request_id == cursor:
                 return place
         raise ValueError("cursor is not one that a page of this list gave")
+
+
+def _priced_as(record: UsageRecord, other: UsageRecord) -> UsageRecord:
+    return msgspec.structs.replace(record, **{name: getattr(other, name) for name in PRICE_FIELDS})
+
+
+def _rows(query: UsageQuery, records: Sequence[UsageRecord]) -> list[UsageRow]:
+    groups: defaultdict[tuple[str | None, ...], list[UsageRecord]] = defaultdict(list)
+    for record in records:
+        groups[tuple(_value(record, name) for name in query.group_by)].append(record)
+    rows = [
+        _row(dict(zip(query.group_by, values, strict=True)), members)
+        for values, members in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -row.requests)
+
+
+def _step(time: str, interval: Interval) -> str:
+    """The beginning of the step that an RFC 3339 UTC time is in."""
+    moment = datetime.fromisoformat(time).replace(second=0, microsecond=0)
+    if interval != "minute":
+        moment = moment.replace(minute=0, hour=moment.hour if interval == "hour" else 0)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
 
 
 def _value(record: UsageRecord, dimension: str) -> str | None:

@@ -85,9 +85,13 @@ class Mutator:
         data = self._random.choice(self._seeds)
         if self._random.random() < 0.2:
             data += self._random.choice(self._seeds)
+        return self.changed(data) + last
+
+    def changed(self, data: bytes) -> bytes:
+        """``data`` with up to four changes."""
         for _ in range(self._random.randrange(_MOST_CHANGES + 1)):
             data = self._random.choice(self._changes)(data)
-        return data + last
+        return data
 
     def pieces(self, data: bytes) -> list[bytes]:
         """``data`` cut at a few places, as a network may deliver it."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from relay_gateway.testing.canary import Canary
 from relay_gateway.testing.clock import FakeClock
+from relay_gateway.testing.gateway_app import GatewayApp
 from relay_gateway.testing.postgres import PostgresServer
 from relay_gateway.testing.upstream import ScriptedUpstream
 
@@ -46,3 +48,16 @@ def canary() -> Canary:
 def fake_clock() -> FakeClock:
     """A clock that moves when the test says so."""
     return FakeClock()
+
+
+@pytest.fixture
+def relay_toml() -> str:
+    """The configuration file of ``relay_gateway_app``; override it to configure your plugin."""
+    return ""
+
+
+@pytest.fixture
+async def relay_gateway_app(tmp_path: Path, relay_toml: str) -> AsyncIterator[GatewayApp]:
+    """A running :class:`GatewayApp`: a whole gateway with every installed plugin, on loopback."""
+    async with GatewayApp(tmp_path, relay_toml) as app:
+        yield app

@@ -78,15 +78,15 @@ class PostgresServer:
         it fails, it is never skipped.
         """
         self._account = server_account()
-        self._directory = _scratch_directory(self._account)
+        self._directory = scratch_directory(self._account)
         try:
             self._binaries = find_binaries(self._account, self._directory)
-            self.port = _free_port()
+            self.port = free_port()
             self._run(
                 "initdb", "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
-                "-D", str(self._data),
+                "-D", str(self.data),
             )  # fmt: skip
-            with (self._data / "postgresql.conf").open("a") as settings:
+            with (self.data / "postgresql.conf").open("a") as settings:
                 settings.write(SETTINGS.format(directory=self._directory, port=self.port))
             self.restart()
         except BaseException:
@@ -149,7 +149,8 @@ class PostgresServer:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def _data(self) -> Path:
+    def data(self) -> Path:
+        """The data directory."""
         return self._directory / "data"
 
     @property
@@ -159,7 +160,7 @@ class PostgresServer:
     def _launch(self) -> None:
         with self._log.open("ab") as log:
             self._process = self._account.spawn(
-                [str(self._binaries / "postgres"), "-D", str(self._data)], log
+                [str(self._binaries / "postgres"), "-D", str(self.data)], log
             )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.running:
@@ -171,7 +172,7 @@ class PostgresServer:
 
     def _ready(self) -> bool:
         try:
-            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
         # The file of a killed server lies there until the new one replaces it.
@@ -206,7 +207,8 @@ class PostgresServer:
             return ""
 
 
-def _scratch_directory(account: Account) -> Path:
+def scratch_directory(account: Account) -> Path:
+    """A new directory in which ``account`` may write."""
     # TMPDIR of root may lie where no other account can go, and the path of a socket is short.
     parent = "/tmp" if account.uid is not None else None  # noqa: S108 - mkdtemp makes it private
     directory = Path(tempfile.mkdtemp(prefix="relay-pg-", dir=parent))
@@ -215,7 +217,8 @@ def _scratch_directory(account: Account) -> Path:
     return directory
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

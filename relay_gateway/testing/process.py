@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import httpx
 
@@ -18,12 +18,28 @@ _ADDRESS = re.compile(r"(inference plane|control plane)\s+(http://[^/\s]+)")
 START_SECONDS = 30.0
 
 
+class Observer(Protocol):
+    """Whoever wants to know of processes: a :class:`.Watch`."""
+
+    def begun(self, process: GatewayProcess) -> None:
+        """It starts, or starts again."""
+
+    def printed(self, process: GatewayProcess, place: str, text: str) -> None:
+        """A program beside it has printed something."""
+
+    def ended(self, process: GatewayProcess) -> None:
+        """It is gone, and its output is complete."""
+
+
 class GatewayProcess:
     """``relay-gateway serve`` on free ports with its data in ``directory``.
 
     ``environ`` is added to a clean environment, so that nothing of the machine's own leaks in. Use
-    as an async context manager; ``stdout`` and ``stderr`` are complete after the end.
+    as an async context manager; ``stdout`` and ``stderr`` are complete after the end. What is made
+    while there are ``observers`` tells them what becomes of it.
     """
+
+    observers: ClassVar[list[Observer]] = []
 
     def __init__(
         self, directory: Path, environ: Mapping[str, str] | None = None, command: str = "serve"
@@ -36,6 +52,8 @@ class GatewayProcess:
         self.stdout = ""
         self.stderr = ""
         self._environ = dict(environ or {})
+        self._observers = tuple(self.observers)
+        self._begun = 0
         self._process: asyncio.subprocess.Process | None = None
         self._readers: list[asyncio.Task[None]] = []
         self._announced = asyncio.Event()
@@ -55,6 +73,11 @@ class GatewayProcess:
         return token or (self.data_dir / "admin-token").read_text().strip()
 
     @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables that it is started with."""
+        return self._environment()
+
+    @property
     def pid(self) -> int:
         """Id of the running process."""
         assert self._process is not None
@@ -72,6 +95,9 @@ class GatewayProcess:
         """Starts and waits until both planes are announced. Raises ``AssertionError`` with the
         output."""
         self._announced.clear()
+        self._begun = len(self.stdout)
+        for observer in self._observers:
+            observer.begun(self)
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -107,8 +133,9 @@ class GatewayProcess:
     def children(self) -> list[int]:
         """Ids of its child processes: workers, then the control process, as long as all are the
         first."""
+        # In the order in which they were made; their numbers begin anew at some time.
         listed = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return sorted(map(int, listed.read_text("ascii").split())) if listed.exists() else []
+        return list(map(int, listed.read_text("ascii").split())) if listed.exists() else []
 
     def send_signal(self, number: int) -> None:
         """Signals the process that was started, and none of its children."""
@@ -133,6 +160,7 @@ class GatewayProcess:
         except TimeoutError:
             await self.kill()
             raise AssertionError(f"no end within {seconds} s:\n{self.stderr}") from None
+        self._tell_end()
         return self._process.returncode or 0
 
     async def kill(self) -> None:
@@ -145,6 +173,7 @@ class GatewayProcess:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
         await asyncio.gather(*self._readers)
+        self._tell_end()
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
         """Another command on the same data: exit code, standard output, standard error."""
@@ -159,7 +188,17 @@ class GatewayProcess:
             stderr=asyncio.subprocess.PIPE,
         )
         out, err = await asyncio.wait_for(process.communicate(), 60)
+        self.heard(" ".join(("relay-gateway", *arguments)), out.decode() + err.decode())
         return process.returncode or 0, out.decode(), err.decode()
+
+    def heard(self, place: str, text: str) -> None:
+        """Tells the observers what another program has printed about this gateway."""
+        for observer in self._observers:
+            observer.printed(self, place, text)
+
+    def _tell_end(self) -> None:
+        for observer in self._observers:
+            observer.ended(self)
 
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -178,7 +217,7 @@ class GatewayProcess:
             self._look_for_addresses()
 
     def _look_for_addresses(self) -> None:
-        found = dict(_ADDRESS.findall(self.stdout))
+        found = dict(_ADDRESS.findall(self.stdout, self._begun))
         if len(found) == 2:
             self.inference_url = found["inference plane"]
             self.control_url = found["control plane"]

@@ -67,6 +67,8 @@ class RawCaller:
                 head = await self.reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, ConnectionResetError) as error:
                 raise EOFError("the connection was closed without an answer") from error
+            if head[9:12] in {b"204", b"304"}:
+                return RawAnswer(int(head[9:12]), head, b"", complete=True)
             length = _LENGTH.search(head)
             pieces: list[bytes] = []
             try:

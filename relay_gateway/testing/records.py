@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from relay_gateway.ids import new_id
-from relay_gateway.plugin import Attempt, LogQuery, UsageRecord
+from relay_gateway.plugin import Attempt, GuardVisit, LogQuery, UsageRecord
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SEARCHED = frozenset({"requestedModel", "upstreamModel", "errorCode"})
@@ -46,6 +46,9 @@ def usage_record(**fields: Any) -> UsageRecord:
         "tokens": {"input": 10, "output": 5},
         "usage_source": "upstream",
         "finish_reason": "stop",
+        "tier": "default",
+        "pricing_id": "sheet-1",
+        "pricing_version": 1,
         "cost_nanos": 1500,
         "currency": "USD",
         "instance": "instance-1",
@@ -105,6 +108,7 @@ def _varied(index: int) -> UsageRecord:
         currency=None if index % 9 == 0 else ("USD", "EUR")[index % 2],
         unpriced=index % 9 == 0,
         tags={"team": f"team-{index % 3}"} if index % 2 else {},
+        guards=(GuardVisit("patterns", "request", "changed", 0.25),) if index % 3 == 0 else (),
         duration_ms=float(index + 1),
         ttft_ms=float(index) if index % 3 == 0 else None,
         instance=f"instance-{index % 2}",

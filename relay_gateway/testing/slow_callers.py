@@ -28,8 +28,8 @@ async def dribble(port: int, begin: bytes, drip: bytes, *, every: float, most: f
     Raises ``AssertionError`` when it is still endured after ``most`` seconds.
     """
     loop = asyncio.get_running_loop()
-    began = loop.time()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    began = loop.time()
     writer.write(begin)
     told = asyncio.ensure_future(_read_to_end(reader))
     try:
@@ -44,8 +44,9 @@ async def dribble(port: int, begin: bytes, drip: bytes, *, every: float, most: f
         writer.transport.abort()
 
 
-async def stall(port: int, request: bytes, *, most: float) -> Reaped:
-    """Asks for an answer, reads its beginning and no more.
+async def stall(port: int, request: bytes, *, most: float, every: float = 0.05) -> Reaped:
+    """Asks for an answer, reads its beginning and no more; looks ``every`` so many seconds whether
+    it is cut off.
 
     Raises ``AssertionError`` when the connection is still open after ``most`` seconds.
     """
@@ -59,7 +60,7 @@ async def stall(port: int, request: bytes, *, most: float) -> Reaped:
         began = loop.time()
         while not _is_reset(connection):
             assert loop.time() - began < most, f"still open after {most} s"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(every)
         return Reaped(loop.time() - began, told)
 
 

@@ -11,6 +11,7 @@ from relay_gateway.catalog.snapshot import Snapshot
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.forward import Forwarder
 from relay_gateway.plugin.wire import WireFormat
+from relay_gateway.testing.accounts import FakeAccounts
 from relay_gateway.testing.callers import FakeCaller
 from relay_gateway.testing.catalog import PlainFormat
 from relay_gateway.testing.exchanges import FakeExchange
@@ -106,12 +107,14 @@ def forward(
     call.withhold_usage = withhold
     exchange = FakeExchange(200, [(b"content-type", b"text/event-stream")])
     caller = FakeCaller(body=b"")
-    settled: list[Call] = []
-    Forwarder(call, caller, exchange, lambda call, _: settled.append(call), set()).begin(b"")
+    accounts = FakeAccounts()
+    Forwarder(call, caller, exchange, accounts, set()).begin(b"")
     for piece in pieces:
         exchange.push(piece)
     exchange.end()
-    assert settled == [call], f"a stream was settled {len(settled)} times"
+    assert accounts.settled == [call], f"a stream was settled {len(accounts.settled)} times"
+    account = (call.outcome, caller.bytes_out)
+    assert accounts.accounted == [account], f"{accounts.accounted} was recorded of {account}"
     assert call.reading is not None, "a stream was not metered"
     return Forwarded(caller.body, call.reading.tokens, caller.finished and not caller.aborted)
 

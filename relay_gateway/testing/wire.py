@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
+from io import BytesIO
 from types import TracebackType
 from typing import IO, Self
 
 from relay_gateway.http.message import Headers
 
 _TIMEOUT_SECONDS = 10.0
+_MOST_ANSWERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,11 @@ class WireAnswer:
     headers: Headers
     body: bytes
     complete: bool
+
+    @property
+    def closes(self) -> bool:
+        """Whether it says that the connection ends with it."""
+        return (self.headers.get(b"connection") or b"").lower() == b"close"
 
 
 class WireCaller:
@@ -78,6 +85,17 @@ class WireCaller:
 
         Raises ``EOFError`` where the stream ends before an answer begins.
         """
+        return AnswerReader(self._stream).read(head_only=head_only)
+
+
+class AnswerReader:
+    """Reads answers one by one from ``stream``."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, *, head_only: bool = False) -> WireAnswer:
+        """The next answer, as :meth:`WireCaller.read_answer` has it."""
         status_line = self._stream.readline()
         if not status_line:
             raise EOFError("the connection was closed without an answer")
@@ -121,3 +139,17 @@ class WireCaller:
                 return b"".join(pieces), True
             pieces.append(piece)
         return b"".join(pieces), False
+
+
+def split_answers(data: bytes) -> list[WireAnswer]:
+    """The final answers in all that a connection brought, none of them to a HEAD request."""
+    reader = AnswerReader(BytesIO(data))
+    answers: list[WireAnswer] = []
+    try:
+        for _ in range(_MOST_ANSWERS):
+            answer = reader.read()
+            if answer.status >= 200:
+                answers.append(answer)
+    except EOFError:
+        return answers
+    raise AssertionError(f"more than {_MOST_ANSWERS} answers")

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from relay_gateway.catalog.live import LiveCatalog
-from relay_gateway.catalog.snapshot import Pricing, Snapshot
-from relay_gateway.errors import UpstreamError
+from relay_gateway.catalog.snapshot import Snapshot
+from relay_gateway.errors import RequestRefusedError, UpstreamError
+from relay_gateway.http.outgoing_head import OutgoingRequest
 from relay_gateway.http.target import Target
 from relay_gateway.inference.answers import AnswerWriter
+from relay_gateway.limits.choose import in_memory
+from relay_gateway.limits.limiter import Limiter
+from relay_gateway.pipeline.admit import Admission
 from relay_gateway.pipeline.authenticate import Authenticator
+from relay_gateway.pipeline.budget_gate import BudgetGate
 from relay_gateway.pipeline.call import Call
+from relay_gateway.pipeline.capture import Payloads
 from relay_gateway.pipeline.credentials import Credentials
 from relay_gateway.pipeline.dispatch import Dispatcher
+from relay_gateway.pipeline.guarding_proxy import GuardedProxy
+from relay_gateway.pipeline.guarding_run import GuardedPipeline
 from relay_gateway.pipeline.keypool import KeyPools
-from relay_gateway.pipeline.run import Pipeline, Wire
-from relay_gateway.plugin import PluginConfig, UpstreamRequest, UsageRecord
+from relay_gateway.pipeline.proxied_head import HeadSieve
+from relay_gateway.pipeline.retries import Backoff
+from relay_gateway.pipeline.run import Wire
+from relay_gateway.plugin import PayloadRecord, PluginConfig, UpstreamRequest, UsageRecord
 from relay_gateway.testing.callers import FakeCaller
 from relay_gateway.testing.catalog import CatalogDraft, PlainFormat, PlainProvider, TableBackend
 from relay_gateway.testing.clock import FakeClock
@@ -38,10 +49,19 @@ class FakeClient:
         self.cancelled = 0
         self.asked = asyncio.Event()
 
-    async def send(self, target: Target, request: UpstreamRequest) -> FakeExchange:
-        """The next reply."""
-        self.sent.append((target, request))
+    def begin_now(self, target: Target, request: OutgoingRequest) -> None:
+        """No connection is ever idle here."""
+
+    async def begin(self, target: Target, request: OutgoingRequest) -> OutgoingRequest:
+        """Notes what is sent."""
+        self.sent.append((target, _as_built(request)))
         self.asked.set()
+        return request
+
+    async def answer(
+        self, target: Target, request: OutgoingRequest, exchange: OutgoingRequest
+    ) -> FakeExchange:
+        """The next reply."""
         reply = self.replies.pop(0)
         if isinstance(reply, UpstreamError):
             raise reply
@@ -55,11 +75,24 @@ class FakeClient:
         return reply
 
 
+class ListedLedger:
+    """Keeps what is announced in a list."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.opened: list[Any] = []
+
+    def announce(self, request_id: str, opened: object) -> None:
+        """Notes the beginning of a request."""
+        self.opened.append(opened)
+
+
 class PipelineWorld:
     """Two hosts, two keys on the first and one on the second, one model bound to both."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = FakeClock()
+        self.ledger = ListedLedger()
         self.backend = TableBackend({"k1": "sk-one", "k2": "sk-two", "k3": "sk-three"}, directory)
         self.provider = PlainProvider(PluginConfig(), plugin_context(directory))
         self.draft = CatalogDraft()
@@ -78,29 +111,74 @@ class PipelineWorld:
         self.client = FakeClient()
         self.pools = KeyPools(self.clock)
         self.credentials = Credentials({"table": self.backend}, self.clock)
-        self.records: list[tuple[UsageRecord, Pricing | None]] = []
+        self.records: list[UsageRecord] = []
         self.failures: list[str] = []
-        self.pipeline = self._pipeline()
+        self.pauses: list[float] = []
+        """How long the gateway waited before it asked a host again; here that takes no time."""
+        self.payload_records: list[PayloadRecord] = []
+        self.payloads = Payloads(self.payload_records.append)
+        self.limit_by(in_memory(self.clock))
         self.publish()
 
-    def _pipeline(self) -> Pipeline:
+    def limit_by(self, limiter: Limiter, budgets: BudgetGate | None = None) -> None:
+        """Has limits counted by ``limiter`` from now on, and ``budgets`` kept; a pipeline before
+        this is left alone."""
+        self.limiter = limiter
+        self.admission = Admission(limiter, budgets)
+        self.pipeline = self._pipeline()
+
+    def _pipeline(self) -> GuardedPipeline:
         providers = {"plain": self.provider}
         answers = AnswerWriter("X-Relay-", providers)
-        dispatcher = Dispatcher(
+        self.dispatcher = dispatcher = Dispatcher(
             providers,
             self.client,  # type: ignore[arg-type]  # the one method that is called fits
             self.credentials,
             self.pools,
             lambda name, _: self.failures.append(name),
+            clock=self.clock,
+            backoff=Backoff(self._pause),
+            admission=self.admission,
+            ledger=self.ledger,
         )
-        return Pipeline(
+        return GuardedPipeline(
             self.live,
             Authenticator(PREFIXES),
             dispatcher,
-            lambda record, pricing: self.records.append((record, pricing)),
-            Wire(answers.answer_headers, answers.refuse),
+            self.records.append,
+            Wire(answers.answer_headers, answers.refuse, answers.retell),
             MAX_REQUEST_BYTES,
+            payloads=self.payloads,
         )
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    def proxy(self) -> GuardedProxy:
+        """What answers requests in proxy mode, with the same fakes."""
+        return GuardedProxy(
+            self.client,  # type: ignore[arg-type]  # as above
+            {"plain": self.provider},
+            Authenticator(PREFIXES),
+            HeadSieve(PREFIXES),
+            self.records.append,
+            AnswerWriter("X-Relay-", {"plain": self.provider}).gateway,
+            self.payloads,
+            admission=self.admission,
+            ledger=self.ledger,
+            breakers=self.dispatcher.breakers,
+        )
+
+    def rate_limit(self, slug: str, *rules: Mapping[str, Any]) -> str:
+        """A rate limit of these ``rules``; its id."""
+        return self.draft.add("rate limit", slug, {"rules": list(rules)})
+
+    def change(self, entity_id: str, **spec: Any) -> None:
+        """Changes the spec of an entity, and publishes it."""
+        for row in self.draft.rows:
+            if entity_id in (row.id, row.slug):
+                row.spec.update(spec)
+        self.publish()
 
     def snapshot(self) -> Snapshot:
         """The draft as it is now."""
@@ -134,14 +212,30 @@ class PipelineWorld:
     async def run(self, caller: FakeCaller, *replies: Reply) -> UsageRecord:
         """Answers ``caller`` while the upstream replies so; the one record that came of it."""
         self.client.replies = list(replies)
-        await self.pipeline.run(self.call(caller), caller)
+        await self.handle(caller)
         await caller.wait_for_end()
         return self.record()
+
+    async def handle(
+        self,
+        caller: FakeCaller,
+        call: Call | None = None,
+        refused: RequestRefusedError | None = None,
+    ) -> None:
+        """Answers ``caller`` as a server would have it done."""
+        work = self.pipeline.begin(call or self.call(caller), caller, refused)
+        if work is not None:
+            await work
 
     def record(self) -> UsageRecord:
         """The only record so far."""
         assert len(self.records) == 1
-        return self.records[0][0]
+        return self.records[0]
+
+
+def _as_built(request: OutgoingRequest) -> UpstreamRequest:
+    line, _, rest = request.start.partition(b"\r\n")
+    return UpstreamRequest(line.split(b" ")[1], rest.partition(b"\r\n")[2], request.body)
 
 
 def json_answer(status: int = 200, body: bytes | None = b"3:5", **headers: str) -> FakeExchange:

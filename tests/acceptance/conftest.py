@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay_gateway.testing.canary import Canary
+from relay_gateway.testing.http_tap import watching
 from relay_gateway.testing.ledger import SeenRequest
+from relay_gateway.testing.postgres import PostgresServer
 from relay_gateway.testing.scenario import Scenario, running_scenario
 from relay_gateway.testing.script import Script, json_response, sse_event, sse_response
+from relay_gateway.testing.watch import Watch
+
+HERE = Path(__file__).parent
+WATCH = Watch()
 
 CHAT_USAGE = {
     "prompt_tokens": 12,
@@ -33,6 +40,8 @@ def chat(request: SeenRequest) -> Script:
     """A chat completion as the real API words it; usage in a stream only when it was asked for."""
     body: dict[str, Any] = request.json()
     common: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": "upstream-model-2026"}
+    if "service_tier" in body:
+        common["service_tier"] = body["service_tier"]
     if not body.get("stream"):
         message = {"role": "assistant", "content": "Hello there"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -158,6 +167,26 @@ def providers(request: SeenRequest) -> Script:
     if route is None:
         return json_response(404, {"error": {"message": f"no {request.target}", "type": "x"}})
     return route(request)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with watching(WATCH) if item.path.is_relative_to(HERE) else nullcontext():
+        return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watch() -> Iterator[Watch]:
+    """At the end of the run nothing that any gateway left, printed or answered has a credential."""
+    yield WATCH
+    WATCH.judge()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgres_server: PostgresServer, watch: Watch) -> PostgresServer:
+    """The server of the run, whose databases are searched, too."""
+    watch.dump = postgres_server.dump
+    return postgres_server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

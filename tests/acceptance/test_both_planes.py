@@ -167,6 +167,7 @@ async def check_records(
         }
         assert record["policyId"] == catalog.policy
         assert record["pricingId"] == catalog.pricing
+        assert record["pricingVersion"] == 1
         assert record["tags"] == {"team": "search"}
         assert record["upstreamModel"] == "upstream-model-2026"
         assert 0 < record["ttfbMs"] <= record["durationMs"]

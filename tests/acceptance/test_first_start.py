@@ -85,7 +85,7 @@ async def test_well_known_variables_become_host_keys_and_real_models_answer(
         ]
         host = (await admin.get("/hosts/openai")).json()
         host["spec"]["baseUrl"] = upstream.url
-        url = f"/hosts/by-id/{host['metadata']['id']}"
+        url = f"/hosts/by-id/{host['metadata']['id']}?confirmRebind=true"
         moved = await admin.put(url, json={"metadata": host["metadata"], "spec": host["spec"]})
         assert moved.status_code == 200, moved.text
         async with client_of(gateway, await minted(gateway)) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +142,7 @@ class Refusing:
 
 @pytest.fixture
 async def refusing(tmp_path: Path) -> AsyncIterator[Refusing]:
-    environ = {"RELAY_MAX_REQUEST_BYTES": "65536", "ACME_API_KEY": "sk-acme"}
+    environ = {"RELAY_MAX_REQUEST_BYTES": "65536", "ACME_API_KEY": f"sk-{secrets.token_hex(20)}"}
     async with running_scenario(tmp_path, never, environ) as scenario:
         provider = await scenario.create("providers", "Acme")
         policy = await scenario.create("policies", "Good", models=["good"])

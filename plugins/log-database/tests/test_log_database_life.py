@@ -14,16 +14,18 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from relay_gateway.errors import PluginLoadError, StorageUnavailableError
-from relay_gateway.ids import new_id
 from relay_gateway.plugin import LogQuery, UsageQuery, UsageRecord
 from relay_gateway.testing.context import plugin_context
+from relay_gateway.testing.plugin_tests import new_id
 from relay_gateway.testing.postgres import PostgresServer
 from relay_gateway_log_database import (
+    DatabasePayloads,
     DatabaseSink,
     DatabaseSinkConfig,
+    relay_register_payload_loggers,
     relay_register_usage_sinks,
 )
-from relay_gateway_log_database.config import locate
+from relay_gateway_log_database.config import USAGE_FILE, locate
 
 CANARY = "canary-5f1c9e7d2b"
 
@@ -92,7 +94,7 @@ async def test_instances_that_open_at_once_share_one_database(
 PROCESS = """
     import asyncio, sys
     from pathlib import Path
-    from relay_gateway.ids import new_id
+    from relay_gateway.testing.plugin_tests import new_id
     from relay_gateway.plugin import UsageRecord
     from relay_gateway.testing.context import plugin_context
     from relay_gateway_log_database import DatabaseSink, DatabaseSinkConfig
@@ -134,10 +136,10 @@ async def test_processes_that_start_at_once_share_one_database(
     database_url: str, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", textwrap.dedent(PROCESS), str(tmp_path), database_url]
-    run_at_once(command, 3)
+    run_at_once(command, 2)
     sink = unopened(tmp_path, database_url)
     await sink.aopen()
-    assert [row.requests for row in await sink.summarize(UsageQuery())] == [150]
+    assert [row.requests for row in await sink.summarize(UsageQuery())] == [100]
     await sink.aclose()
 
 
@@ -183,7 +185,7 @@ def test_where_usage_is_kept(
     tmp_path: Path, database_url: str, url: str | None, found: str
 ) -> None:
     sink = unopened(tmp_path, database_url, url)
-    assert locate(sink.config, sink.context) == found.format(data=tmp_path)
+    assert locate(sink.config, sink.context, USAGE_FILE) == found.format(data=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -206,9 +208,7 @@ def test_the_address_is_masked_where_the_configuration_is_shown() -> None:
 async def test_tables_of_a_newer_plugin_are_left_alone(database_url: str, tmp_path: Path) -> None:
     sink = unopened(tmp_path, database_url)
     await sink.aopen()
-    engine = sink._engine
-    assert engine is not None
-    async with engine.begin() as connection:
+    async with sink._database.store.engine.begin() as connection:
         await connection.exec_driver_sql("UPDATE usage_schema SET version = 99")
     await sink.aclose()
     with pytest.raises(PluginLoadError, match="have version 99, this plugin knows"):
@@ -270,3 +270,20 @@ async def test_the_unix_socket_of_a_server_works_too(
 def test_the_hook_hands_over_the_sink() -> None:
     assert list(relay_register_usage_sinks()) == [DatabaseSink]
     assert DatabaseSink.reads
+
+
+LOADED = """
+import sys, relay_gateway_log_database
+print([name for name in sys.modules if "asyncpg" in name or "dialects.postgresql" in name])
+"""
+
+
+def test_the_drivers_of_postgresql_are_not_loaded_for_sqlite() -> None:
+    command = [sys.executable, "-c", LOADED]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_hook_hands_over_the_logger() -> None:
+    assert list(relay_register_payload_loggers()) == [DatabasePayloads]
+    assert DatabasePayloads.reads

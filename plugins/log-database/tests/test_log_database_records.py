@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relay_gateway.ids import new_id
 from relay_gateway.plugin import LOG_FILTERS, Attempt, LogQuery, UsageRecord
+from relay_gateway.testing.plugin_tests import new_id
 from relay_gateway_log_database import DatabaseSink
 from relay_gateway_log_database.rows import MAX_INTEGER
-from relay_gateway_log_database.tables import usage_records
+from relay_gateway_log_database.tables import usage_rows
 
 
 def record(second: int = 0, **fields: object) -> UsageRecord:
@@ -321,7 +321,7 @@ async def test_text_is_taken_literally(sink: DatabaseSink, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["' OR 1=1 --", "'; DROP TABLE usage_records; --", '"', "\x00", "$1", ":x"]
+    "value", ["' OR 1=1 --", "'; DROP TABLE usage_rows; --", '"', "\x00", "$1", ":x"]
 )
 async def test_no_filter_value_becomes_sql(sink: DatabaseSink, value: str) -> None:
     await sink.write([FULL])
@@ -333,5 +333,5 @@ async def test_no_filter_value_becomes_sql(sink: DatabaseSink, value: str) -> No
 
 
 def test_every_filter_of_the_contract_has_a_column() -> None:
-    columns = {column.name.replace("_", "") for column in usage_records.columns}
+    columns = {column.name.replace("_", "") for column in usage_rows.columns}
     assert {field.lower() for field in LOG_FILTERS} <= columns

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from relay_gateway.ids import new_id
 from relay_gateway.plugin import LOG_DIMENSIONS, UsageQuery, UsageRecord, UsageRow
+from relay_gateway.testing.plugin_tests import new_id
 from relay_gateway_log_database import DatabaseSink
 from relay_gateway_log_database.rows import MAX_INTEGER
 from relay_gateway_log_database.tables import METERS

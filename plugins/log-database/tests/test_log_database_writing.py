@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Select, select
-from sqlalchemy.dialects import sqlite
 
 from relay_gateway.errors import StorageUnavailableError
-from relay_gateway.plugin import LogQuery, PluginContext, UsageQuery, UsageRecord
+from relay_gateway.plugin import PluginContext, UsageQuery, UsageRecord
 from relay_gateway.testing.context import plugin_context
 from relay_gateway.testing.records import usage_record
 from relay_gateway_log_database import DatabaseSink, DatabaseSinkConfig
-from relay_gateway_log_database.pages import page_statement
-from relay_gateway_log_database.sqlite_writer import ROWS, SqliteWriter
-from relay_gateway_log_database.summary import _records
-
-SEARCHED_IN_THE_INDEX: Mapping[str, str | int] = {
-    "relayKeyId": "x",
-    "modelId": "x",
-    "hostId": "x",
-    "hostKeyId": "x",
-    "policyId": "x",
-    "providerId": "x",
-    "clientRequestId": "x",
-    "requestedModel": "x",
-    "upstreamModel": "x",
-    "errorCode": "x",
-    "outcome": "ok",
-    "status": 429,
-}
+from relay_gateway_log_database.sqlite_file import SqliteFile
+from relay_gateway_log_database.sqlite_writer import ROWS, SqliteWriter, portions
 
 
 def batch(size: int) -> list[UsageRecord]:
@@ -63,7 +44,7 @@ async def file(context: PluginContext) -> Path:
 
 def rows_in(file: Path) -> int:
     connection = sqlite3.connect(file)
-    (number,) = connection.execute("SELECT count(*) FROM usage_records").fetchone()
+    (number,) = connection.execute("SELECT count(*) FROM usage_rows").fetchone()
     connection.close()
     return int(number)
 
@@ -89,14 +70,13 @@ async def test_the_event_loop_turns_between_the_slices_of_a_batch(sink: Database
 async def test_f16_a_write_that_the_database_refuses_is_unavailable_and_then_goes_on(
     sink: DatabaseSink,
 ) -> None:
-    engine = sink._engine
-    assert engine is not None
+    engine = sink._database.store.engine
     async with engine.begin() as connection:
-        await connection.exec_driver_sql("ALTER TABLE usage_records RENAME TO elsewhere")
+        await connection.exec_driver_sql("ALTER TABLE usage_rows RENAME TO elsewhere")
     with pytest.raises(StorageUnavailableError, match="cannot be asked right now"):
         await sink.write(batch(3))
     async with engine.begin() as connection:
-        await connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO usage_records")
+        await connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO usage_rows")
     await sink.write(batch(3))
     assert await count(sink) == 3
 
@@ -106,59 +86,29 @@ async def test_a_writer_that_had_to_wait_too_long_for_another_can_write_afterwar
 ) -> None:
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    writer = await SqliteWriter.open(str(file), 0.01, context)
+    opened = await SqliteFile.open(str(file), 0.01, context)
+    writer = SqliteWriter(opened, context)
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         await writer.write(batch(2))
     other.execute("ROLLBACK")
     other.close()
     await writer.write(batch(2))
-    await writer.aclose()
+    await opened.aclose()
     assert rows_in(file) == 2
 
 
-async def test_a_library_that_takes_few_values_gets_few_rows_at_a_time(
-    file: Path, context: PluginContext
-) -> None:
-    connection = sqlite3.connect(file, check_same_thread=False)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
-    writer = SqliteWriter(connection, context)
-    await writer.write(batch(2 * ROWS))
-    await writer.aclose()
-    assert rows_in(file) == 2 * ROWS
-
-
 async def test_f25_on_sqlite_a_write_waits_for_the_disk(file: Path, context: PluginContext) -> None:
-    writer = await SqliteWriter.open(str(file), 1.0, context)
-    assert writer._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    assert writer._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    writer = await SqliteFile.open(str(file), 1.0, context)
+    assert writer.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert writer.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     await writer.aclose()
 
 
-def test_a_new_sqlite_file_has_large_pages(file: Path) -> None:
-    connection = sqlite3.connect(file)
-    assert connection.execute("PRAGMA page_size").fetchone() == (16384,)
-    connection.close()
-
-
-def plan_of(file: Path, statement: Select[Any]) -> str:
-    compiled = statement.compile(dialect=sqlite.dialect())
-    values = [compiled.params[name] for name in compiled.positiontup or ()]
-    connection = sqlite3.connect(file)
-    steps = connection.execute(f"EXPLAIN QUERY PLAN {compiled}", values).fetchall()
-    connection.close()
-    return "; ".join(step[3] for step in steps)
-
-
-@pytest.mark.parametrize("field", SEARCHED_IN_THE_INDEX)
-def test_on_sqlite_a_filtered_list_reads_one_index_from_its_end_and_sorts_nothing(
-    file: Path, field: str
-) -> None:
-    query = LogQuery(equals={field: SEARCHED_IN_THE_INDEX[field]})
-    plan = plan_of(file, page_statement(query, "sqlite"))
-    assert "usage_records_listed" in plan
-    assert "TEMP B-TREE" not in plan
-
-
-def test_on_sqlite_filtered_totals_read_the_index_too(file: Path) -> None:
-    query = UsageQuery(equals={"modelId": "x"})
-    assert "usage_records_listed" in plan_of(file, select(_records((), query, "sqlite")))
+def test_batches_of_every_size_need_few_statements() -> None:
+    sizes = set()
+    for number in range(3 * ROWS):
+        items = list(range(number))
+        pieces = list(portions(items))
+        assert [item for piece in pieces for item in piece] == items
+        sizes |= {len(piece) for piece in pieces}
+    assert len(sizes) == 19

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 import relay_gateway_provider_anthropic
-from relay_gateway.catalog.kinds import KINDS, find_references
-from relay_gateway.ids import is_slug
 from relay_gateway.plugin import (
     AdapterConfig,
+    CatalogSeed,
     Classification,
     Endpoint,
     ListedModel,
     PluginConfig,
     PluginContext,
     Problem,
+    Scope,
     Secret,
     UpstreamCall,
     UpstreamHost,
     Verdict,
 )
+from relay_gateway.testing.conformance import CatalogSeedConformance
 from relay_gateway_provider_anthropic.dialect import AnthropicDialect
 from relay_gateway_provider_anthropic.formats import FORMATS, CountTokensFormat, MessagesFormat
 from relay_gateway_provider_anthropic.provider import AnthropicProvider
@@ -72,6 +71,24 @@ def test_version_segment_is_there_exactly_once(
     provider: AnthropicProvider, path: str, endpoint: Endpoint, target: bytes
 ) -> None:
     assert provider.build_request(call_at(path, endpoint=endpoint)).target == target
+
+
+@pytest.mark.parametrize(
+    ("path", "host_headers", "target", "headers"),
+    [
+        ("", b"", b"/v1/models?limit=1",
+         b"x-api-key: sk-ant-canary\r\nanthropic-version: 2023-06-01\r\n"),
+        ("/anthropic/v1", b"anthropic-version: 2098-01-01\r\n", b"/anthropic/v1/models?limit=1",
+         b"anthropic-version: 2098-01-01\r\nx-api-key: sk-ant-canary\r\n"),
+    ],
+)  # fmt: skip
+def test_probe_asks_for_one_model(
+    provider: AnthropicProvider, path: str, host_headers: bytes, target: bytes, headers: bytes
+) -> None:
+    host = call_at(path, host_headers=host_headers).host
+    request = provider.probe(host, Secret("sk-ant-canary"))
+    assert (request.method, request.target, request.body) == (b"GET", target, b"")
+    assert request.headers == headers
 
 
 def test_credential_goes_in_x_api_key_and_the_body_is_unchanged(
@@ -156,7 +173,26 @@ CREDENTIAL = Classification(Verdict.CREDENTIAL)
             429,
             {b"retry-after": b"7"},
             error_body("rate_limit_error"),
-            Classification(Verdict.THROTTLED, 7.0),
+            Classification(Verdict.THROTTLED, 7.0, Scope.MODEL),
+        ),
+        (
+            429,
+            {
+                b"anthropic-ratelimit-requests-remaining": b"40",
+                b"anthropic-ratelimit-requests-reset": b"2026-01-01T00:00:40Z",
+                b"anthropic-ratelimit-output-tokens-remaining": b"0",
+                b"anthropic-ratelimit-output-tokens-reset": b"2026-01-01T00:00:12Z",
+                b"date": b"Thu, 01 Jan 2026 00:00:00 GMT",
+            },
+            error_body("rate_limit_error"),
+            Classification(Verdict.THROTTLED, 12.0, Scope.MODEL),
+        ),
+        (429, {}, b"", Classification(Verdict.THROTTLED)),
+        (
+            400,
+            {},
+            error_body("invalid_request_error", "This organization has been disabled."),
+            CREDENTIAL,
         ),
         (529, {}, error_body("overloaded_error"), Classification(Verdict.FAILURE)),
         (500, {}, error_body("api_error"), Classification(Verdict.FAILURE)),
@@ -256,30 +292,12 @@ def test_hooks_hand_over_the_provider_and_the_seed() -> None:
     assert plugin.relay_register_catalog_seeds() == (SEED,)
 
 
-def with_ids(value: Any, ids: Mapping[str, str]) -> Any:
-    """``value`` with every slug of a seeded entity, where a reference is, as an id."""
-    if isinstance(value, dict):
-        return {
-            name: ids.get(inner, inner)
-            if name.endswith("Id") and isinstance(inner, str)
-            else with_ids(inner, ids)
-            for name, inner in value.items()
-        }
-    return [with_ids(inner, ids) for inner in value] if isinstance(value, list) else value
+class TestSeed(CatalogSeedConformance):
+    """The seed keeps what is promised of seeds."""
 
-
-def test_every_seeded_spec_is_valid_and_refers_only_to_what_was_seeded_before() -> None:
-    ids: dict[str, str] = {}
-    known: set[tuple[str, str]] = set()
-    for entity in SEED.entities:
-        assert is_slug(entity.slug)
-        kind = KINDS[entity.kind]
-        for reference in find_references(kind, entity.spec):
-            assert (reference.target, reference.id) in known, (entity.slug, reference)
-        ids.setdefault(entity.slug, str(uuid.uuid4()))
-        kind.spec.model_validate(with_ids(dict(entity.spec), ids))
-        assert (entity.kind, entity.slug) not in known
-        known.add((entity.kind, entity.slug))
+    @pytest.fixture
+    def seed(self) -> CatalogSeed:
+        return SEED
 
 
 def test_cache_writes_cost_a_quarter_more_than_input_and_twice_as_much_for_an_hour() -> None:

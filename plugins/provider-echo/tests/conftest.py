@@ -15,6 +15,12 @@ from relay_gateway.plugin import Endpoint, PluginConfig, PluginContext, Upstream
 from relay_gateway_provider_echo.provider import EchoHost, EchoProvider
 
 NOW = 1_790_000_000
+NEVER_STREAMED = (
+    "openai.embeddings",
+    "openai.moderations",
+    "openai.rerank",
+    "anthropic.count_tokens",
+)
 
 
 class StoppedClock:
@@ -69,7 +75,7 @@ def ask(provider: EchoProvider) -> Ask:
 
     async def ask(wire_format: str, body: Any, *, streamed: bool = False, **config: Any) -> Answer:
         host = UpstreamHost("id", "echo", "http://echo.localhost", "", EchoHost(**config))
-        streams = wire_format not in ("openai.embeddings", "anthropic.count_tokens")
+        streams = wire_format not in NEVER_STREAMED
         call = UpstreamCall(
             host=host,
             wire_format=wire_format,

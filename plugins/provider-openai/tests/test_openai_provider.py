@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -13,23 +12,26 @@ import pytest
 from pydantic import ValidationError
 
 import relay_gateway_provider_openai
-from relay_gateway.catalog.kinds import KINDS, find_references
-from relay_gateway.ids import is_slug
 from relay_gateway.plugin import (
+    CatalogSeed,
     Classification,
     ListedModel,
     PluginConfig,
     PluginContext,
     Problem,
+    Scope,
     Secret,
     SeedEntity,
     UpstreamCall,
     UpstreamHost,
     Verdict,
 )
+from relay_gateway.testing.conformance import CatalogSeedConformance
+from relay_gateway_provider_openai.compatible_hosts import HOSTS_SEED
 from relay_gateway_provider_openai.dialect import OpenAIDialect, OpenAIResponsesDialect
 from relay_gateway_provider_openai.formats import FORMATS, ChatFormat
-from relay_gateway_provider_openai.provider import OpenAIHost, OpenAIProvider
+from relay_gateway_provider_openai.host_config import OpenAIHost
+from relay_gateway_provider_openai.provider import OpenAIProvider
 from relay_gateway_provider_openai.seeds import LONG_CONTEXT, SEED
 
 (CHAT,) = ChatFormat.endpoints
@@ -69,6 +71,22 @@ def test_operation_is_appended_to_the_base_path(
     provider: OpenAIProvider, path: str, target: bytes
 ) -> None:
     assert provider.build_request(call_at(path)).target == target
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [("", b"/v1/models"), ("/v1", b"/v1/models"), ("/openai/v1", b"/openai/v1/models")],
+)
+def test_probe_asks_for_the_models_on_the_account_of_the_host(
+    provider: OpenAIProvider, path: str, target: bytes
+) -> None:
+    config = OpenAIHost(organization="org-1")
+    host = UpstreamHost("id", "slug", "https://localhost", path, config, b"x-a: b\r\n")
+    request = provider.probe(host, Secret("sk-canary"))
+    assert (request.method, request.target, request.body) == (b"GET", target, b"")
+    assert request.headers == (
+        b"x-a: b\r\nauthorization: Bearer sk-canary\r\nopenai-organization: org-1\r\n"
+    )
 
 
 def test_request_carries_the_body_unchanged_and_the_credential_as_bearer(
@@ -112,6 +130,11 @@ def error_body(code: str | None, kind: str = "invalid_request_error") -> bytes:
     return msgspec.json.encode({"error": {"message": "no", "type": kind, "code": code}})
 
 
+def limited(message: str) -> bytes:
+    error = {"message": message, "type": "requests", "code": "rate_limit_exceeded"}
+    return msgspec.json.encode({"error": error})
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "body", "wanted"),
     [
@@ -145,6 +168,30 @@ def error_body(code: str | None, kind: str = "invalid_request_error") -> bytes:
             Classification(Verdict.THROTTLED, 1.25),
         ),
         (429, {b"retry-after-ms": b"nan"}, b"", Classification(Verdict.THROTTLED)),
+        (
+            429,
+            {b"x-ratelimit-remaining-requests": b"0", b"x-ratelimit-reset-requests": b"6m0s"},
+            limited("Rate limit reached for requests. Limit 3500 per min."),
+            Classification(Verdict.THROTTLED, 360.0),
+        ),
+        (
+            429,
+            {b"x-ratelimit-remaining-tokens": b"0", b"x-ratelimit-reset-tokens": b"120ms"},
+            limited("Rate limit reached for acme-large in organization org-x on tokens per min"),
+            Classification(Verdict.THROTTLED, 0.12, Scope.MODEL),
+        ),
+        (
+            429,
+            {},
+            error_body(None, "engine_overloaded_error"),
+            Classification(Verdict.THROTTLED, None, Scope.HOST),
+        ),
+        (
+            403,
+            {},
+            error_body("model_not_found"),
+            Classification(Verdict.CREDENTIAL, None, Scope.MODEL),
+        ),
         (503, {b"retry-after-ms": b"500"}, b"", Classification(Verdict.FAILURE, 0.5)),
         (400, {b"retry-after-ms": b"500"}, b"", Classification(Verdict.DELIVER)),
         (400, {}, error_body("context_length_exceeded"), Classification(Verdict.DELIVER)),
@@ -218,46 +265,35 @@ def test_formats_are_defined_with_distinct_names_and_paths() -> None:
     assert [wire_format.name for wire_format in FORMATS] == list(OpenAIProvider.wire_formats)
     paths = [endpoint.path for wire_format in FORMATS for endpoint in wire_format.endpoints]
     assert sorted(paths) == [
+        "/v1/audio/speech",
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/embeddings",
+        "/v1/images/edits",
+        "/v1/images/generations",
+        "/v1/moderations",
+        "/v1/rerank",
         "/v1/responses",
     ]
 
 
 def test_hooks_hand_over_the_provider_and_the_seed() -> None:
     assert relay_gateway_provider_openai.relay_register_upstream_providers() == (OpenAIProvider,)
-    assert relay_gateway_provider_openai.relay_register_catalog_seeds() == (SEED,)
-
-
-def with_ids(value: Any, ids: Mapping[str, str]) -> Any:
-    """``value`` with every slug of a seeded entity, where a reference is, as an id."""
-    if isinstance(value, dict):
-        return {
-            name: ids.get(inner, inner)
-            if name.endswith("Id") and isinstance(inner, str)
-            else with_ids(inner, ids)
-            for name, inner in value.items()
-        }
-    return [with_ids(inner, ids) for inner in value] if isinstance(value, list) else value
+    assert relay_gateway_provider_openai.relay_register_catalog_seeds() == (SEED, HOSTS_SEED)
 
 
 def seeded(kind: str) -> Iterator[SeedEntity]:
     return (entity for entity in SEED.entities if entity.kind == kind)
 
 
-def test_every_seeded_spec_is_valid_and_refers_only_to_what_was_seeded_before() -> None:
-    ids: dict[str, str] = {}
-    known: set[tuple[str, str]] = set()
-    for entity in SEED.entities:
-        assert is_slug(entity.slug)
-        kind = KINDS[entity.kind]
-        for reference in find_references(kind, entity.spec):
-            assert (reference.target, reference.id) in known, (entity.slug, reference)
-        ids.setdefault(entity.slug, str(uuid.uuid4()))
-        kind.spec.model_validate(with_ids(dict(entity.spec), ids))
-        assert (entity.kind, entity.slug) not in known
-        known.add((entity.kind, entity.slug))
+class TestSeed(CatalogSeedConformance):
+    """The seed keeps what is promised of seeds."""
+
+    @pytest.fixture
+    def seed(self) -> CatalogSeed:
+        return SEED
 
 
 def test_every_seeded_model_is_bound_to_formats_that_the_provider_speaks_and_priced() -> None:

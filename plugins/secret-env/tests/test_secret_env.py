@@ -182,3 +182,47 @@ async def test_the_value_shows_in_no_repr_or_log(
 
 def test_the_hook_hands_over_the_backend() -> None:
     assert list(relay_register_secret_backends()) == [EnvironmentSecrets]
+
+
+def own_names() -> list[str]:
+    """Every variable of the gateway itself, and what somebody might try instead."""
+    from relay_gateway.testing.plugin_tests import environment_names
+
+    names = [*environment_names(), "RELAY_CONFIG", "RELAY_", "RELAY_ANYTHING"]
+    return [*names, *map(str.lower, names), *map(str.title, names)]
+
+
+@pytest.mark.parametrize("allow", [None, ("*",), ("R*", "r*", "HOST_*")])
+async def test_t07_over_every_name_only_allowed_ones_resolve(
+    tmp_path: Path, allow: tuple[str, ...] | None
+) -> None:
+    machine = [name for name in os.environ if name.isidentifier()]
+    theirs = ["ACME_API_KEY", "HOST_KEY_1", "DATABASE_URL", "AWS_SECRET_ACCESS_KEY"]
+    names = [*own_names(), *machine, *theirs]
+    secrets = backend(tmp_path, allow, **dict.fromkeys(names, CANARY))
+    for name in names:
+        try:
+            secrets.check(EnvRef(env=name))
+            allowed = True
+        except SecretRefError:
+            allowed = False
+        if name.upper().startswith("RELAY_") or name in ("DATABASE_URL", "AWS_SECRET_ACCESS_KEY"):
+            assert not allowed, name
+        if allowed:
+            assert (await secrets.resolve(EnvRef(env=name), BINDING)).value.matches(CANARY)
+        else:
+            with pytest.raises(SecretDeniedError) as refused:
+                await secrets.resolve(EnvRef(env=name), BINDING)
+            assert CANARY not in str(refused.value)
+    secrets.check(EnvRef(env="HOST_KEY_1"))
+
+
+async def test_t12_a_variable_that_was_read_is_withdrawn_from_the_environment(
+    tmp_path: Path,
+) -> None:
+    secrets = backend(tmp_path, ACME_API_KEY=CANARY)
+    withdrawn: list[str] = []
+    secrets.context.withdraw = withdrawn.append
+    for _ in range(2):
+        assert (await secrets.resolve(EnvRef(env="ACME_API_KEY"), BINDING)).value.matches(CANARY)
+    assert set(withdrawn) == {"ACME_API_KEY"}

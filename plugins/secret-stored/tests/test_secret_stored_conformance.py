@@ -10,17 +10,26 @@ import pytest
 from pydantic import SecretStr
 
 from relay_gateway.plugin import PluginConfig, SecretBackend, SecretRef
-from relay_gateway.testing.conformance import DeniedSecretConformance, KnownSecret
-from relay_gateway.testing.context import plugin_context
+from relay_gateway.testing.conformance import (
+    DeniedSecretConformance,
+    KnownSecret,
+    SealingConformance,
+)
+from relay_gateway.testing.context import master_key, plugin_context
 from relay_gateway_secret_stored import SealedRef, StoredSecrets, ValueRef
 
 VALUE = "canary-5f1c9e7d2b"
 
 
-class TestStoredSecrets(DeniedSecretConformance):
+class TestStoredSecrets(DeniedSecretConformance, SealingConformance):
     @pytest.fixture
     def backend(self, tmp_path: Path) -> SecretBackend:
         return StoredSecrets(PluginConfig(), plugin_context(tmp_path))
+
+    @pytest.fixture
+    def rotated(self, tmp_path: Path) -> SecretBackend:
+        keys = [master_key("next"), master_key()]
+        return StoredSecrets(PluginConfig(), plugin_context(tmp_path, master_keys=keys))
 
     @pytest.fixture
     def known(self) -> KnownSecret:

@@ -69,6 +69,23 @@ async def test_t60_parts_of_a_wrong_length_are_refused(
         await secrets.resolve(altered, BINDING)
 
 
+async def test_r26_no_flipped_bit_of_a_whole_row_gives_another_value(tmp_path: Path) -> None:
+    secrets = await opened(tmp_path)
+    kept = (await sealed_for(secrets, BINDING)).model_dump_json(by_alias=True)
+    untouched = SealedRef.model_validate_json(kept).model_dump()
+    without_effect: set[str] = set()
+    for changed in flips(kept.encode()):
+        try:
+            altered = SealedRef.model_validate_json(changed)
+            resolved = await secrets.resolve(altered, BINDING)
+        except (ValidationError, SecretDeniedError):
+            continue
+        assert resolved.value.matches(CANARY)
+        without_effect |= dict(altered.model_dump().items() - untouched.items()).keys()
+    # The time of the last new value is told, and protects nothing.
+    assert without_effect <= {"updated_at"}
+
+
 MOVED = (
     dataclasses.replace(BINDING, kind="relay key"),
     dataclasses.replace(BINDING, id="0190a0b0-0000-7000-8000-000000000002"),

@@ -9,18 +9,29 @@ own, so that no test is there that would have nothing to test. A failure says wh
 base class is broken and what the gateway would suffer from it.
 """
 
+from relay_gateway.testing.conformance.codecs import CodecConformance, ConversationSample
+from relay_gateway.testing.conformance.guards import (
+    GuardConformance,
+    ResponseGuardConformance,
+    StreamGuardConformance,
+)
 from relay_gateway.testing.conformance.local_providers import (
     LocalProviderConformance,
     LocalSample,
 )
+from relay_gateway.testing.conformance.payloads import PayloadLoggerConformance
 from relay_gateway.testing.conformance.providers import UpstreamProviderConformance
+from relay_gateway.testing.conformance.remote_secrets import RemoteSecretConformance, RemoteStore
 from relay_gateway.testing.conformance.secrets import (
     DeniedSecretConformance,
     KnownSecret,
     MissingSecretConformance,
+    SealingConformance,
     SecretBackendConformance,
 )
+from relay_gateway.testing.conformance.seeds import CatalogSeedConformance
 from relay_gateway.testing.conformance.sink_credentials import SinkCredentialConformance
+from relay_gateway.testing.conformance.stores import StateStoreConformance
 from relay_gateway.testing.conformance.usage import UsageReaderConformance, UsageSinkConformance
 from relay_gateway.testing.conformance.wire_formats import (
     AnswerSample,
@@ -30,13 +41,24 @@ from relay_gateway.testing.conformance.wire_formats import (
 
 __all__ = [
     "AnswerSample",
+    "CatalogSeedConformance",
+    "CodecConformance",
+    "ConversationSample",
     "DeniedSecretConformance",
+    "GuardConformance",
     "KnownSecret",
     "LocalProviderConformance",
     "LocalSample",
     "MissingSecretConformance",
+    "PayloadLoggerConformance",
+    "RemoteSecretConformance",
+    "RemoteStore",
+    "ResponseGuardConformance",
+    "SealingConformance",
     "SecretBackendConformance",
     "SinkCredentialConformance",
+    "StateStoreConformance",
+    "StreamGuardConformance",
     "StreamSample",
     "UpstreamProviderConformance",
     "UsageReaderConformance",

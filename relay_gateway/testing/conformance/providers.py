@@ -223,6 +223,31 @@ class UpstreamProviderConformance(ProviderConformance):
             assert provider.build_request(call) == first, "equal calls give equal requests"
             assert CREDENTIAL.encode() not in other.headers, "a credential is kept between calls"
 
+    def test_a_probe_is_a_request_that_changes_nothing(
+        self, provider: UpstreamProvider, host: UpstreamHost
+    ) -> None:
+        request = provider.probe(host, Secret(CREDENTIAL))
+        assert request.method in (b"GET", b"HEAD"), "a probe costs nothing and changes nothing"
+        assert request.body == b""
+        assert request.target.startswith(b"/")
+        assert all(33 <= byte <= 126 for byte in request.target)
+        names = [name.lower() for name, _ in _header_lines(request.headers)]
+        assert not FORBIDDEN & set(names)
+
+    def test_a_probe_carries_the_credential_as_requests_do(
+        self, provider: UpstreamProvider, host: UpstreamHost
+    ) -> None:
+        (carrier, value), *_ = _header_lines(provider.credential(Secret(CREDENTIAL)))
+        request = provider.probe(host, Secret(CREDENTIAL))
+        lines = _header_lines(request.headers)
+        assert (carrier, value) in lines, "a probe that sends no credential tests none"
+        assert [name for name, sent in lines if CREDENTIAL.encode() in sent] == [carrier]
+        assert CREDENTIAL.encode() not in request.target, "URLs end up in logs everywhere"
+        without = provider.probe(host, None)
+        assert without.target == request.target
+        names = {name.lower() for name, _ in _header_lines(without.headers)}
+        assert carrier.lower() not in names, "a host with noAuth must not get an empty credential"
+
     @pytest.mark.parametrize("body", [BODY, *NONSENSE], ids=range(len(NONSENSE) + 1))
     def test_the_credential_is_never_shown(
         self,

@@ -32,10 +32,10 @@ class KnownSecret:
 class SecretBackendConformance:
     """Subclass and provide ``backend``, ``known`` and, where any are refused, ``refused``.
 
-    Two more suites are for what a backend may have besides: :class:`MissingSecretConformance` for
+    More suites are for what a backend may have besides: :class:`MissingSecretConformance` for
     references that lead to something kept elsewhere, :class:`DeniedSecretConformance` for secrets
-    that may not be read. Fixtures that arrange the world behind the backend (a server, an
-    environment) do it for all of them together.
+    that may not be read, ``RemoteSecretConformance`` for a service on the network. Fixtures that
+    arrange the world behind the backend (a server, an environment) do it for all of them together.
     """
 
     @pytest.fixture
@@ -64,6 +64,7 @@ class SecretBackendConformance:
         await backend.aopen()
         yield backend
         await backend.aclose()
+        await backend.context.aclose()
 
     def test_the_name_is_the_kind_of_its_references(self, backend: SecretBackend) -> None:
         kind = backend.Ref.model_fields["kind"].default
@@ -201,6 +202,57 @@ class DeniedSecretConformance(SecretBackendConformance):
         assert_silent(known.value, {"error": wording(caught.value), "log": caplog.text})
         resolved = await _resolve(opened, known, binding)
         assert resolved.value.matches(known.value), "one denied secret broke the next one"
+
+
+class SealingConformance(SecretBackendConformance):
+    """Besides: the backend ``seals`` values with the master keys of its context.
+
+    Subclass and provide ``rotated``, too: the same backend after a rotation.
+    """
+
+    @pytest.fixture
+    def rotated(self) -> SecretBackend:
+        """The backend with another master key in front of those of ``backend``, not opened."""
+        raise NotImplementedError
+
+    def test_it_says_that_it_seals(self, backend: SecretBackend) -> None:
+        assert backend.seals, "its values would never be sealed anew with another master key"
+
+    async def test_what_it_keeps_names_its_key(
+        self, opened: SecretBackend, known: KnownSecret, binding: RowBinding
+    ) -> None:
+        kept = await opened.seal(known.ref, binding, None)
+        document = kept.model_dump(mode="json", by_alias=True)
+        assert document.get("keyId") == opened.key_ids()[0], (
+            "what the catalog keeps must name the key that sealed it, which is the first one"
+        )
+
+    async def test_a_value_is_wrapped_anew_with_the_next_key(
+        self,
+        opened: SecretBackend,
+        rotated: SecretBackend,
+        known: KnownSecret,
+        binding: RowBinding,
+    ) -> None:
+        await rotated.aopen()
+        try:
+            current, *older = rotated.key_ids()
+            assert older == list(opened.key_ids()), "one key has one id, wherever it stands"
+            kept = await opened.seal(known.ref, binding, None)
+            value = (await rotated.resolve(kept, binding)).value
+            again = await rotated.wrap(value, binding, kept)
+            assert again.model_dump(by_alias=True)["keyId"] == current
+            assert (await rotated.resolve(again, binding)).value.matches(known.value)
+            with pytest.raises(SecretDeniedError):
+                await opened.resolve(again, binding)
+        finally:
+            await rotated.aclose()
+
+    async def test_ids_of_keys_tell_nothing(
+        self, opened: SecretBackend, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for key, key_id in zip(opened.context.master_keys, opened.key_ids(), strict=True):
+            assert_silent(key.reveal(), {"id": key_id, "log": caplog.text})
 
 
 async def _resolve(

@@ -12,6 +12,7 @@ import pytest
 from relay_gateway.plugin import (
     CONTENT,
     FAILED,
+    LAST,
     TERMINAL,
     USAGE_ONLY,
     ListedModel,
@@ -21,7 +22,7 @@ from relay_gateway.plugin import (
     WireFormat,
 )
 
-FLAGS = CONTENT | USAGE_ONLY | TERMINAL | FAILED
+FLAGS = CONTENT | USAGE_ONLY | TERMINAL | FAILED | LAST
 NONSENSE: tuple[bytes, ...] = (
     b"",
     b"{",
@@ -135,6 +136,20 @@ class WireFormatConformance:
                 before = _feed(wire_format.meter(), sample.events[:1])
                 assert not before[0] & TERMINAL, "the first event already ends the stream"
 
+    def test_the_last_event_is_followed_by_nothing_that_counts(
+        self, formats: Mapping[str, WireFormat], stream_samples: Sequence[StreamSample]
+    ) -> None:
+        for sample in stream_samples:
+            meter = formats[sample.wire_format].meter()
+            for event in sample.events:
+                flags = meter.event(*event)
+                if flags & LAST:
+                    assert flags & TERMINAL, "an event flagged LAST is not flagged TERMINAL"
+                    assert meter.reading == sample.reading, (
+                        "an event was flagged LAST before all figures had come: what was used is "
+                        "written down then, and what comes later is not billed"
+                    )
+
     def test_meters_share_nothing(
         self, formats: Mapping[str, WireFormat], answer_samples: Sequence[AnswerSample]
     ) -> None:
@@ -227,7 +242,7 @@ class WireFormatConformance:
 
 def _feed(meter: UsageMeter, events: Sequence[tuple[bytes, bytes]]) -> list[int]:
     flags = [meter.event(name, data) for name, data in events]
-    assert all(0 <= flag <= FLAGS for flag in flags), "event() returns a sum of the four flags"
+    assert all(0 <= flag <= FLAGS for flag in flags), "event() returns a sum of the five flags"
     return flags
 
 

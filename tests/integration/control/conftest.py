@@ -12,14 +12,21 @@ import pytest
 from pydantic import Field, SecretStr
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.control import (
     ControlServices,
     PluginEntry,
     Readiness,
     ReloadReport,
-    create_control_app,
 )
 from relay_gateway.errors import SecretRefError
+from relay_gateway.http.client import HttpClient
+from relay_gateway.observe import families
+from relay_gateway.observe.series import Series, series_of
+from relay_gateway.pipeline.credentials import Credentials
+from relay_gateway.pipeline.explain import Explainer
+from relay_gateway.pipeline.keypool import KeyPools
+from relay_gateway.pipeline.probe import HostProber
 from relay_gateway.plugin import (
     AdapterConfig,
     LogPage,
@@ -28,24 +35,33 @@ from relay_gateway.plugin import (
     RowBinding,
     SecretBackend,
     SecretRef,
+    SeriesQuery,
+    SystemClock,
     UpstreamProvider,
+    UsagePoint,
     UsageQuery,
     UsageReader,
     UsageRecord,
     UsageRow,
 )
+from relay_gateway.registry.plugins import ServedEndpoint
 from relay_gateway.secret import Secret
 from relay_gateway.storage import (
     AuditLog,
     CatalogStore,
+    LoginFailures,
+    MasterKeyStore,
+    RelayKeyUses,
     SessionStore,
     SettingsStore,
+    SpendingStore,
     create_engine,
     migrate,
 )
+from relay_gateway.testing.catalog import PlainFormat
 from relay_gateway.testing.context import plugin_context
 
-ADMIN_TOKEN = "admin-token-3f9c"
+from .documented import ADMIN, ADMIN_TOKEN, Op, client_of
 
 
 class VariableRef(SecretRef):
@@ -140,7 +156,9 @@ class MemoryReader(UsageReader):
         self.queries.append(query)
         if query.cursor == "bad":
             raise ValueError("the cursor is not one of this reader's")
-        return LogPage(items=tuple(self.records.values()), next_cursor="more")
+        # An export follows the cursor to the end, which is the second page.
+        following = "more" if query.cursor in (None, "c") else None
+        return LogPage(items=tuple(self.records.values()), next_cursor=following)
 
     async def summarize(self, query: UsageQuery) -> Sequence[UsageRow]:
         self.summaries.append(query)
@@ -156,6 +174,14 @@ class MemoryReader(UsageReader):
         )
         return [row]
 
+    async def timeseries(self, query: SeriesQuery) -> Sequence[UsagePoint]:
+        rows = await self.summarize(query)
+        return [
+            UsagePoint(start=f"2026-01-01T0{hour}:00:00Z", row=row)
+            for hour in (1, 2)
+            for row in rows
+        ]
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -165,6 +191,8 @@ class Installed:
     version: str = "1.2"
     state: str = "open"
     error: str | None = None
+    config_schema: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
 
 
 @dataclass
@@ -186,8 +214,17 @@ class Surroundings:
             raise self.refresh_error
         return ReloadReport(revision=self.refreshes, entities=7, duration_ms=1.25)
 
-    def status(self, key_id: str) -> Mapping[str, Any]:
-        return {"state": "benched" if key_id not in self.resets else "ready"}
+    async def metrics(self) -> Sequence[Series]:
+        return [series_of(families.BUILD, 1, "9.8.7")]
+
+    async def statuses(self, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        return {one: {"state": "benched" if one not in self.resets else "ready"} for one in ids}
+
+    async def reset(self, key_id: str) -> None:
+        self.resets.append(key_id)
+
+    async def host_statuses(self, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        return {one: {"state": "ejected" if one not in self.resets else "available"} for one in ids}
 
 
 def inventory() -> Sequence[PluginEntry]:
@@ -219,11 +256,16 @@ def services(
     engine: AsyncEngine, store: CatalogStore, surroundings: Surroundings, tmp_path: Path
 ) -> ControlServices:
     context = plugin_context(tmp_path)
+    pools, credentials = KeyPools(SystemClock()), Credentials({}, SystemClock())
     return ControlServices(
         store=store,
         sessions=SessionStore(engine),
         settings=SettingsStore(engine),
         audit=AuditLog(engine),
+        relay_key_uses=RelayKeyUses(engine),
+        login_failures=LoginFailures(engine),
+        master_keys=MasterKeyStore(engine),
+        spending=SpendingStore(engine),
         secret_backends={
             "variable": VariableSecrets(PluginConfig(), context),
             "box": surroundings.box,
@@ -237,25 +279,47 @@ def services(
         refresh=surroundings.refresh,
         reload=surroundings.refresh,
         readiness=lambda: surroundings.readiness,
-        host_key_status=surroundings.status,
-        reset_host_key=surroundings.resets.append,
+        host_key_statuses=surroundings.statuses,
+        reset_host_key=surroundings.reset,
+        host_statuses=surroundings.host_statuses,
+        reset_host=surroundings.reset,
         admin_token=Secret(ADMIN_TOKEN),
         version="9.8.7",
+        metrics=surroundings.metrics,
+        live=LiveCatalog(),
+        endpoints=[ServedEndpoint(one, PlainFormat()) for one in PlainFormat.endpoints],
+        explainer=Explainer(pools, credentials),
+        prober=HostProber({}, HttpClient(), credentials),
         commit="abc123",
     )
 
 
 @pytest.fixture
 async def anonymous(services: ControlServices) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_control_app(services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async with client_of(services) as client:
         yield client
 
 
 @pytest.fixture
 def admin(anonymous: httpx.AsyncClient) -> httpx.AsyncClient:
-    anonymous.headers["Authorization"] = f"Bearer {ADMIN_TOKEN}"
+    anonymous.headers.update(ADMIN)
     return anonymous
+
+
+@pytest.fixture
+async def document(services: ControlServices) -> dict[str, Any]:
+    async with client_of(services, **ADMIN) as client:
+        found: dict[str, Any] = (await client.get("/openapi.json")).json()
+    return found
+
+
+@pytest.fixture
+def ops(document: dict[str, Any]) -> list[Op]:
+    return [
+        Op(path, method, raw)
+        for path, item in document["paths"].items()
+        for method, raw in item.items()
+    ]
 
 
 class Catalog:

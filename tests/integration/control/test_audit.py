@@ -66,3 +66,10 @@ async def test_records_follow_the_document(admin: httpx.AsyncClient, written: li
 async def test_nothing_can_be_written_to_the_log(admin: httpx.AsyncClient) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert (await admin.request(method, "/audit")).status_code == 405
+
+
+async def test_the_chain_can_be_verified(admin: httpx.AsyncClient, written: list[str]) -> None:
+    report = (await admin.get("/audit/verify")).json()
+    assert report["intact"] is True
+    assert report["records"] >= len(written)
+    assert report["pruned"] == 0

@@ -6,7 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from relay_gateway.control import ControlServices
 from relay_gateway.ids import new_id
+from relay_gateway.storage.audit import AuditQuery
 
 ProblemFields = Callable[[httpx.Response], dict[str, str]]
 
@@ -188,3 +190,72 @@ async def test_limit_rules_that_cannot_be_kept_are_refused(
     sent = {"metadata": {"displayName": "L"}, "spec": {"rules": [rule]}}
     problems = problem_fields(await admin.post("/rate-limits", json=sent))
     assert all(field.startswith("spec.rules[0]") for field in problems)
+
+
+async def rebind(
+    admin: httpx.AsyncClient, plural: str, entity: dict[str, Any], query: str = "", **spec: Any
+) -> httpx.Response:
+    current = (await admin.get(f"/{plural}/{entity['metadata']['id']}")).json()
+    changed = {**current, "spec": {**current["spec"], **spec}}
+    changed.pop("status", None)
+    return await admin.put(f"/{plural}/by-id/{entity['metadata']['id']}{query}", json=changed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"baseUrl": "http://127.0.0.2:9"}, {"proxyUrl": "http://127.0.0.1:3128"},
+     {"tls": {"caFile": "/etc/ca.pem", "verify": True}}],
+)  # fmt: skip
+async def test_t08_a_host_with_keys_is_moved_only_when_that_is_confirmed(
+    admin: httpx.AsyncClient, catalog: Any, services: ControlServices, change: dict[str, Any]
+) -> None:
+    key = await catalog.host_key(kind="box", value="s3cret")
+    host = (await admin.get(f"/hosts/{key['spec']['hostId']}")).json()
+    for query in ("", "?dryRun=true", "?confirmRebind=false"):
+        refused = await rebind(admin, "hosts", host, query, **change)
+        assert refused.status_code == 409, refused.text
+        error = refused.json()["error"]
+        assert error["code"] == "rebind_not_confirmed"
+        assert "confirmRebind=true" in error["message"]
+        assert [(one["kind"], one["id"]) for one in error["referrers"]] == [
+            ("host key", key["metadata"]["id"])
+        ]
+    assert (await admin.get(f"/hosts/{host['metadata']['id']}")).json() == host
+    confirmed = await rebind(admin, "hosts", host, "?confirmRebind=true", **change)
+    assert confirmed.status_code == 200, confirmed.text
+    newest, *_ = await services.audit.page(AuditQuery())
+    assert newest.detail == {"credentialsRedirectedBy": list(change)}
+
+
+async def test_t08_what_sends_no_credential_elsewhere_needs_no_confirmation(
+    admin: httpx.AsyncClient, catalog: Any
+) -> None:
+    key = await catalog.host_key(kind="box", value="s3cret")
+    host = (await admin.get(f"/hosts/{key['spec']['hostId']}")).json()
+    same = await rebind(admin, "hosts", host, baseUrl="http://127.0.0.1:9/v1", maxConnections=3)
+    assert same.status_code == 200, same.text
+    keyless = await catalog.add("hosts", "Free", baseUrl="http://127.0.0.1:9", adapter="plain")
+    moved = await rebind(admin, "hosts", keyless, baseUrl="http://127.0.0.2:9")
+    assert moved.status_code == 200, moved.text
+
+
+async def test_t08_a_key_takes_its_credential_to_another_host_only_when_confirmed(
+    admin: httpx.AsyncClient, catalog: Any
+) -> None:
+    key = await catalog.host_key(kind="box", value="s3cret")
+    other = await catalog.host()
+    refused = await rebind(admin, "host-keys", key, hostId=other)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "rebind_not_confirmed")
+    fresh = {"kind": "box", "value": "another"}
+    assert (await rebind(admin, "host-keys", key, hostId=other, valueFrom=fresh)).status_code == 200
+    back = key["spec"]["hostId"]
+    confirmed = await rebind(admin, "host-keys", key, "?confirmRebind=true", hostId=back)
+    assert confirmed.status_code == 200, confirmed.text
+
+
+async def test_t08_only_kinds_that_send_credentials_take_the_confirmation(
+    admin: httpx.AsyncClient, catalog: Any
+) -> None:
+    policy = await catalog.add("policies")
+    answer = await rebind(admin, "policies", policy, "?confirmRebind=true")
+    assert answer.json()["error"]["code"] == "unknown_parameter"

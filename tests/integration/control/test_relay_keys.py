@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from relay_gateway.control import ControlServices
 from relay_gateway.security.relay_keys import digest, has_valid_checksum
 from relay_gateway.storage import CatalogStore
 
@@ -139,3 +142,30 @@ async def test_writes_to_relay_keys_take_effect_before_they_are_answered(
     assert surroundings.refreshes == before + 2
     for path in ("rotate", "revoke"):
         assert (await admin.post(f"/relay-keys/by-id/acme/{path}")).status_code == 404
+
+
+async def test_reads_show_when_a_key_was_last_used(
+    admin: httpx.AsyncClient, catalog: Any, services: ControlServices
+) -> None:
+    used, unused = (await catalog.relay_key())["relayKey"], (await catalog.relay_key())["relayKey"]
+    assert used["status"] == {"lastUsedAt": None}
+    key_id, when = used["metadata"]["id"], "2030-01-01T10:00:00Z"
+    await services.relay_key_uses.merge({key_id: when})
+    read = (await admin.get(f"/relay-keys/{key_id}")).json()
+    assert read["status"] == {"lastUsedAt": when}
+    assert read["metadata"] == used["metadata"]
+    listed = (await admin.get("/relay-keys")).json()["items"]
+    shown = {item["metadata"]["id"]: item["status"]["lastUsedAt"] for item in listed}
+    assert shown == {key_id: when, unused["metadata"]["id"]: None}
+    sent_back = await admin.put(f"/relay-keys/by-id/{key_id}", json=read)
+    assert sent_back.json()["status"] == {"lastUsedAt": when}
+
+
+async def test_a_use_that_cannot_be_looked_up_fails_no_write(
+    admin: httpx.AsyncClient, catalog: Any, engine: AsyncEngine
+) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE relay_key_uses RENAME TO gone"))
+    created = await catalog.relay_key()
+    assert has_valid_checksum(created["plaintext"])
+    assert "status" not in created["relayKey"]

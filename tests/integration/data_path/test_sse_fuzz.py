@@ -9,6 +9,7 @@ import pytest
 from relay_gateway.plugin.wire import WireFormat
 from relay_gateway.testing.sse_judge import StreamMaker, forward, judge_stream
 from relay_gateway_provider_anthropic.formats import MessagesFormat
+from relay_gateway_provider_gemini.formats import GenerateFormat
 from relay_gateway_provider_openai.formats import ChatFormat, CompletionsFormat, ResponsesFormat
 
 STREAMS = 10_000
@@ -18,12 +19,21 @@ FORMATS: dict[str, WireFormat] = {
     "completion": CompletionsFormat(),
     "responses": ResponsesFormat(),
 }
+OTHERS: dict[str, WireFormat] = {
+    "provider-anthropic": MessagesFormat(),
+    "provider-gemini": GenerateFormat(),
+}
 
 
 def recorded() -> list[tuple[Path, WireFormat]]:
     """The streams of real upstreams that the plugins were written after."""
     paths = sorted(PLUGINS.glob("provider-*/tests/answers/*.sse"))
-    return [(path, FORMATS.get(path.stem.partition("_")[0], MessagesFormat())) for path in paths]
+    return [(path, format_of(path)) for path in paths]
+
+
+def format_of(path: Path) -> WireFormat:
+    """What a recorded stream is in."""
+    return OTHERS.get(path.parts[-4]) or FORMATS.get(path.stem.partition("_")[0], ChatFormat())
 
 
 def test_r23_random_stream_cut_at_random_comes_out_whole_and_metered() -> None:
@@ -55,6 +65,14 @@ def test_r23_recorded_stream_comes_out_whole_and_metered_wherever_it_is_cut(
         pieces = [data[:at], data[at:]]
         assert forward(pieces, withhold=False, wire_format=wire_format) == whole
         assert forward(pieces, withhold=True, wire_format=wire_format) == held
+
+
+@pytest.mark.parametrize("path", [one for one, _ in recorded()], ids=lambda it: it.stem)
+def test_r23_stream_that_the_meter_does_not_know_ends_as_its_host_ended_it(path: Path) -> None:
+    foreign = ChatFormat() if path.parts[-4] == "provider-anthropic" else MessagesFormat()
+    data = path.read_bytes()
+    told = forward([data], withhold=False, wire_format=foreign)
+    assert (told.data, told.tokens, told.complete) == (data, {}, True)
 
 
 def test_r23_stream_comes_out_whole_byte_by_byte() -> None:

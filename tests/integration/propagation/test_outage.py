@@ -11,12 +11,13 @@ import pytest
 
 from relay_gateway.errors import StorageUnavailableError
 from relay_gateway.security.relay_keys import MintedKey, mint_relay_key
-from relay_gateway.server.parts import Gateway
+from relay_gateway.server.gateway import Gateway
 from relay_gateway.settings.data_dir import new_master_key
 from relay_gateway.storage import NewEntity
 from relay_gateway.testing.canary import Canary, assert_absent
 from relay_gateway.testing.faultproxy import Fault, FaultProxy
 from relay_gateway.testing.instances import ADMIN_TOKEN, Instances, ask, control_of, until
+from relay_gateway.testing.outage import Outage
 from relay_gateway.testing.postgres import PostgresServer
 from relay_gateway.testing.process import GatewayProcess
 
@@ -229,6 +230,25 @@ async def test_f14_a_database_of_a_newer_version_is_read_on_and_served(
     )
     key = await add_key(gateway)
     assert (await ask(gateway, key.plaintext.reveal())).status == 200
+
+
+async def test_r5_a_fleet_under_load_does_not_feel_that_the_database_is_away(
+    tmp_path: Path, mortal_server: PostgresServer, mortal_url: str
+) -> None:
+    environ = {
+        "RELAY_DATABASE_URL": mortal_url,
+        "RELAY_MASTER_KEY": new_master_key(),
+        "RELAY_ADMIN_TOKEN": ADMIN_TOKEN,
+    }
+    report = await Outage(tmp_path, mortal_server, environ).run(seconds=3)
+    print(report)  # noqa: T201 - figures
+    assert report.lasting.keys() == report.restarted.keys() == {200}
+    assert report.control == {(503, True)}
+    assert report.ready == {200}
+    assert "source=disk" in report.source
+    # R9, and nothing that was used is forgotten.
+    assert report.live_seconds <= 2
+    assert report.usage == report.lasting[200]
 
 
 async def test_f01_workers_start_without_the_database_and_recover(

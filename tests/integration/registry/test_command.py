@@ -66,6 +66,10 @@ def test_the_list_shows_healthy_and_quarantined_plugins_as_json(installed: Path)
             "state": "quarantined",
             "error": "ModuleNotFoundError: No module named 'relay_fixture_vendor_sdk'",
             "failures": 0,
+            "origin": "relay_fixture_import_error",
+            "config": None,
+            "fix": "install another version of relay-fixture-import-error, or tell its author; "
+            "`relay-gateway plugins list --verbose` shows the traceback",
         }
     ]
     states = {line["kind"]: line["state"] for line in found["healthy"]}
@@ -74,6 +78,7 @@ def test_the_list_shows_healthy_and_quarantined_plugins_as_json(installed: Path)
     (duplicate,) = found["duplicate-name"]
     assert "claimed by relay-fixture-duplicate-name 2.0" in duplicate["error"]
     assert "relay-fixture-healthy 1.0" in duplicate["error"]
+    assert duplicate["fix"].startswith("uninstall one of the two")
 
 
 def test_the_list_fits_eighty_columns_and_gives_reasons_below(installed: Path) -> None:
@@ -86,7 +91,18 @@ def test_the_list_fits_eighty_columns_and_gives_reasons_below(installed: Path) -
     assert ["misspelt_hook", "-", "relay-fixture-misspelt-hook", "1.0", "quarantined"] in rows
     reason = next(text for text in reasons if text.startswith("misspelt_hook"))
     assert "did you mean relay_register_secret_backends?" in reason
+    assert "what to do: install another version of relay-fixture-misspelt-hook" in reason
     assert "Traceback" not in result.stdout
+
+
+def test_the_list_shows_configuration_without_credentials(installed: Path) -> None:
+    config = '[state_stores.redis]\nurl = "redis://:canary-3f1c9e@localhost"\n'
+    lines = json.loads(run(installed, "--json", config=config).stdout)
+    (redis,) = [line for line in lines if line["name"] == "redis"]
+    assert redis["config"] == {"url": "<secret>"}
+    text = run(installed, "--verbose", config=config).stdout
+    assert 'configured {"url": "<secret>"}' in text
+    assert "canary-3f1c9e" not in text
 
 
 def test_the_verbose_list_shows_tracebacks(installed: Path) -> None:
@@ -101,4 +117,6 @@ def test_t66_the_list_honours_the_allow_list_of_the_configuration(installed: Pat
     result = run(installed, "--json", config='[plugins]\nenabled = ["relay-fixture-healthy"]\n')
     found = fixtures_in(result.stdout)
     assert {line["state"] for line in found.pop("healthy")} == {"registered"}
-    assert {line["state"] for lines in found.values() for line in lines} == {"discovered"}
+    left = [line for lines in found.values() for line in lines]
+    assert {line["state"] for line in left} == {"discovered"}
+    assert all(line["fix"].endswith("relay.toml, or uninstall it") for line in left)

@@ -45,7 +45,7 @@ def test_all_wrong_sections_are_reported_by_one_start(site: Any, context_factory
         "relay.toml: [secret_backends.healty] no secret backend named 'healty' is installed; "
         "installed: bad_config, healthy\n"
         "relay.toml: [secret_backend] is for no kind of plugin; there are secret_backends, "
-        "upstream_providers, usage_sinks, payload_loggers, state_stores\n"
+        "upstream_providers, usage_sinks, payload_loggers, state_stores, guards\n"
         "relay.toml: [secret_backends.bad_config] url: field required; token: field required\n"
         "relay.toml: [usage_sinks.healthy] path: input should be a valid string; "
         "required: must be true or false"

@@ -133,7 +133,7 @@ async def test_r8_a_revoked_key_is_refused_by_every_worker_within_a_second(
         await asyncio.sleep(0.02)
     assert await held.gateway.stop() == 0
     # The connections were spread over both, so both have refused.
-    refused = [record for record in held.records() if record["status"] == 401]
+    refused = [record for record in await held.records() if record["status"] == 401]
     assert len({record["instance"] for record in refused}) == 2
 
 
@@ -146,7 +146,7 @@ async def test_f62_a_killed_supervisor_leaves_no_process_behind(serving: Serving
     assert b"[DONE]" in await stream.rest()
     # Its output ends only when the last of its children has ended.
     assert await held.gateway.wait(seconds=3) == -signal.SIGKILL
-    assert [record["outcome"] for record in held.records()] == ["ok"]
+    assert [record["outcome"] for record in await held.records()] == ["ok"]
 
 
 async def test_the_end_is_also_heard_by_a_worker_that_has_not_started_yet(

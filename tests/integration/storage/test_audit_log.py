@@ -19,7 +19,10 @@ from relay_gateway.storage.masking import shown_entity
 
 DROP_TRIGGERS = {
     "sqlite": ["DROP TRIGGER audit_records_no_update", "DROP TRIGGER audit_records_no_delete"],
-    "postgresql": ["DROP TRIGGER audit_records_append_only ON audit_records"],
+    "postgresql": [
+        "DROP TRIGGER audit_records_append_only ON audit_records",
+        "DROP TRIGGER audit_records_no_delete ON audit_records",
+    ],
 }
 REFUSE_INSERT = {
     "sqlite": "CREATE TRIGGER broken BEFORE INSERT ON audit_records "

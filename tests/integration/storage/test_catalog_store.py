@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.errors import (
+    BatchRefusedError,
     EntityNotFoundError,
     EntityReferencedError,
     InvalidEntityError,
@@ -283,7 +284,7 @@ async def test_several_entities_are_written_at_one_revision_or_not_at_all(
     rows = await store.write_all([vendor, model("m", vendor.id)])
     assert [row.slug for row in rows] == ["acme", "m"]
     assert await store.revision() == 1
-    with pytest.raises(InvalidEntityError):
+    with pytest.raises(BatchRefusedError):
         await store.write_all([provider("b"), model("n", new_id())])
     assert len((await store.load()).rows) == 2
 

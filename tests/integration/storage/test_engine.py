@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import stat
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from relay_gateway.errors import SettingsError, StorageUnavailableError
 from relay_gateway.storage import CatalogStore, NewEntity, create_engine, migrate
+from relay_gateway.storage.engine import writing
 from relay_gateway.testing.postgres import PostgresServer
 
 
@@ -105,3 +109,52 @@ async def test_a_unix_socket_and_libpq_ssl_modes_are_understood(
         engine = create_engine(url)
         assert await CatalogStore(engine).is_empty()
         await engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("servers", "query", "places", "target"),
+    [
+        ("a:1,b:2", "", ("a:1", "b:2"), "read-write"),
+        ("a,b:2", "?sslmode=require", ("a:5432", "b:2"), "read-write"),
+        ("a:1,b", "?target_session_attrs=any", ("a:1", "b:5432"), "any"),
+    ],
+)
+async def test_f05_of_several_servers_the_one_that_takes_writes_is_meant(
+    servers: str, query: str, places: tuple[str, ...], target: str
+) -> None:
+    engine = create_engine(f"postgresql://user:secret@{servers}/name{query}")
+    assert engine.url.query["host"] == places
+    assert engine.url.query["target_session_attrs"] == target
+    assert (engine.url.username, engine.url.password, engine.url.database) == (
+        "user", "secret", "name",
+    )  # fmt: skip
+    await engine.dispose()
+
+
+LONG = """WITH RECURSIVE numbers(n) AS
+(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 30000)
+SELECT n FROM numbers ORDER BY n DESC"""
+
+
+async def test_a_write_that_is_cancelled_leaves_no_lock_behind(tmp_path: Path) -> None:
+    file = tmp_path / "relay.sqlite3"
+    engine = create_engine(f"sqlite:///{file}")
+
+    async def write(began: asyncio.Event) -> None:
+        async with writing(engine) as connection:
+            began.set()
+            await connection.execute(text(LONG))
+
+    for _ in range(5):
+        began = asyncio.Event()
+        task = asyncio.create_task(write(began))
+        await began.wait()
+        await asyncio.sleep(0.002)
+        task.cancel()
+        # What it raised is kept, and with it the statement that ran and its result.
+        (cancelled,) = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(cancelled, asyncio.CancelledError)
+        other = sqlite3.connect(file, timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.close()
+    await engine.dispose()

@@ -18,7 +18,7 @@ from relay_gateway.errors import (
     VersionConflictError,
 )
 from relay_gateway.ids import new_id
-from relay_gateway.storage import CatalogStore, CreateKey, EntityChange, NewEntity
+from relay_gateway.storage import AuditLog, CatalogStore, CreateKey, EntityChange, NewEntity
 from relay_gateway.storage.tables import (
     audit_records,
     catalog_changes,
@@ -27,6 +27,7 @@ from relay_gateway.storage.tables import (
     model_names,
     repeated_creates,
 )
+from relay_gateway.testing.counters import count_together
 
 KEPT = (audit_records, catalog_changes, entities, entity_references, model_names, repeated_creates)
 
@@ -189,3 +190,13 @@ async def test_more_references_than_one_statement_takes_are_all_checked(
     }
     problems = await store.problems("model", spec, slug="m")
     assert len(problems) == 34_000
+
+
+async def test_f09_t58_sixteen_writers_lose_no_update_and_commit_in_order(
+    store: CatalogStore, engine: AsyncEngine
+) -> None:
+    log = AuditLog(engine)
+    counted = await count_together([store], log, writers=16, writes=5, counters=4)
+    assert counted.total == 80
+    assert counted.conflicts
+    assert list(counted.revisions) == list(range(2, 82))

@@ -84,7 +84,8 @@ class Store(StateStore[PluginConfig]):
     name = "healthy"
 
     async def reserve(self, request_id: str, holds: Sequence[Hold]) -> Grant:
-        return Grant(-1, 0.0, tuple(hold.limit - hold.amount for hold in holds))
+        left = tuple(hold.limit - hold.amount for hold in holds)
+        return Grant(-1, 0.0, left, tuple(0.0 for _ in holds))
 
     async def settle(self, request_id: str, holds: Sequence[Hold], used: Sequence[int]) -> None:
         self.context.logger.debug("%s settled", request_id)

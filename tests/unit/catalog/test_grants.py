@@ -51,6 +51,30 @@ def test_references_mean_models_at_hosts_and_a_deny_wins(
     }
 
 
+@pytest.mark.parametrize(
+    ("grants", "denies", "model", "host", "rule"),
+    [
+        (["*"], ["acme"], "m1", None, "acme"),
+        (["*"], ["bolt", "acme/acme-large", "acme"], "m1", None, "acme/acme-large"),
+        (["acme-large"], ["acme-large@west"], "m1", WEST, "acme-large@west"),
+        (["acme-large"], ["acme-large@west"], "m1", EAST, None),
+        (["acme-large@east"], ["@west"], "m1", WEST, None),
+        (["bolt"], ["acme"], "m1", None, None),
+        (["*"], ["@east", "*"], "m4", None, "*"),
+        (["*"], [], "m1", None, None),
+    ],
+)
+def test_the_deny_that_takes_a_granted_model_away_is_known(
+    compiler: GrantCompiler,
+    grants: list[str],
+    denies: list[str],
+    model: str,
+    host: str | None,
+    rule: str | None,
+) -> None:
+    assert compiler.compile(grants, denies).deny_of(model, host) == rule
+
+
 def test_equal_lists_of_many_policies_are_compiled_once(compiler: GrantCompiler) -> None:
     assert compiler.compile(["acme"], []) is compiler.compile(["acme"], [])
 

@@ -68,6 +68,59 @@ def test_a_policy_that_does_not_exist_ends_with_1(relay: CommandLine) -> None:
     assert "'missing'" in outcome.err
 
 
+def test_a_key_is_made_with_everything_it_can_have(relay: CommandLine) -> None:
+    created = relay(
+        "keys", "create", "app", "--description", "batch jobs", "--cidr", "10.0.0.0/8",
+        "--cidr", "2001:db8::1", "--tag", "team=a", "--tag", "env=x=y", "--payload-logging",
+        "--json",
+    ).json["relayKey"]  # fmt: skip
+    assert created["metadata"]["description"] == "batch jobs"
+    spec = created["spec"]
+    assert spec["allowedCidrs"] == ["10.0.0.0/8", "2001:db8::1/128"]
+    assert spec["tags"] == {"team": "a", "env": "x=y"}
+    assert (spec["payloadLogging"], spec["rateLimitIds"]) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--cidr", "10.0.0.0/33"), 1, "spec.allowedCidrs[0]"),
+        (("--tag", "team"), 2, "write NAME=VALUE"),
+        (("--rate-limit", "missing"), 1, "no rate limit has the id or slug 'missing'"),
+        (("--description", "x" * 2001), 1, "metadata.description"),
+    ],
+)
+def test_what_a_key_cannot_have_is_named(
+    relay: CommandLine, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    outcome = relay("keys", "create", "app", *arguments)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert words in outcome.err
+    assert relay("keys", "list", "--json").json == []
+
+
+def test_a_key_is_shown_without_what_it_is(relay: CommandLine) -> None:
+    plaintext = relay(
+        "keys", "create", "app", "--tag", "team=a", "--cidr", "10.0.0.0/8"
+    ).out.strip()
+    shown = relay("keys", "show", "app")
+    assert shown.code == 0
+    for words in ("10.0.0.0/8", "team=a", "active", plaintext[:16]):
+        assert words in shown.out
+    entity = relay("keys", "show", "app", "--json").json
+    assert entity["status"] == {"lastUsedAt": None}
+    assert plaintext not in shown.out + str(entity)
+    assert relay("keys", "show", "missing").code == 1
+
+
+def test_a_list_can_be_that_of_one_policy(relay: CommandLine) -> None:
+    relay("keys", "create", "app")
+    listed = relay("keys", "list", "--policy", "default", "--json").json
+    assert [key["metadata"]["slug"] for key in listed] == ["app"]
+    assert listed[0]["status"] == {"lastUsedAt": None}
+    assert relay("keys", "list", "--policy", "missing").code == 1
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("0s", 0), ("45s", 45), ("90m", 5400), ("12h", 43200), (" 30d ", 2592000)]
 )

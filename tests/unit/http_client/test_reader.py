@@ -26,7 +26,7 @@ def read(*pieces: bytes, bodyless: bool = False) -> tuple[ResponseReader, bytes]
 def test_a_response_is_read_with_its_fields_as_they_were() -> None:
     reader, body = read(HEAD + b"X-A:  b c \t\r\nx-a:\r\nContent-Length: 3\r\n\r\nabc")
     assert (reader.status, body) == (200, b"abc")
-    assert reader.fields == [(b"X-A", b"b c"), (b"x-a", b""), (b"Content-Length", b"3")]
+    assert reader.headers.fields == [(b"X-A", b"b c"), (b"x-a", b""), (b"Content-Length", b"3")]
     assert (reader.complete, reader.keep_alive, reader.trailing) == (True, True, False)
 
 
@@ -134,7 +134,7 @@ def test_f49_bytes_behind_the_end_are_noticed_and_not_delivered() -> None:
     answer = HEAD + b"Content-Length: 3\r\n\r\nabc"
     reader, body = read(answer + answer)
     assert (reader.complete, reader.trailing, body) == (True, True, b"abc")
-    assert len(reader.fields) == 1
+    assert len(reader.headers.fields) == 1
 
 
 def test_one_reader_reads_the_responses_of_a_connection_one_after_the_other() -> None:

@@ -4,8 +4,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from relay_gateway.errors import UpstreamConnectError, UpstreamError
-from relay_gateway.http.outgoing_head import encode_head
+from relay_gateway.errors import EgressProxyError, UpstreamError
+from relay_gateway.http.outgoing_head import outgoing
 from relay_gateway.http.race import interleave
 from relay_gateway.http.target import Target
 from relay_gateway.http.tunnel import Proxy
@@ -51,7 +51,7 @@ def test_the_shortest_timeout_leaves_out_those_that_are_off() -> None:
 def test_a_path_that_would_break_the_request_line_is_refused(path: bytes) -> None:
     target = Target.from_url("http://x.test")
     with pytest.raises(UpstreamError, match="request target"):
-        encode_head(target, UpstreamRequest(path, b"", b""))
+        outgoing(target, UpstreamRequest(path, b"", b""))
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,18 @@ def test_a_path_that_would_break_the_request_line_is_refused(path: bytes) -> Non
 )
 def test_a_block_that_would_break_the_framing_is_refused(block: bytes) -> None:
     with pytest.raises(UpstreamError, match="line break"):
-        encode_head(Target.from_url("http://x.test"), UpstreamRequest(b"/", block, b""))
+        outgoing(Target.from_url("http://x.test"), UpstreamRequest(b"/", block, b""))
 
 
-def test_a_proxy_is_read_with_its_credentials_decoded() -> None:
-    proxy = Proxy.from_url("http://us%3Aer:p%20w@proxy.test:3128")
-    assert (proxy.host, proxy.port) == ("proxy.test", 3128)
-    assert proxy.authorization == b"Proxy-Authorization: Basic dXM6ZXI6cCB3\r\n"
-    assert Proxy.from_url("http://proxy.test").authorization == b""
+def test_a_proxy_has_a_scheme_a_host_and_a_port() -> None:
+    assert Proxy.from_url("http://proxy.test:3128") == Proxy("http", "proxy.test", 3128)
+    assert Proxy.from_url("https://proxy.test") == Proxy("https", "proxy.test", 443)
 
 
-def test_a_proxy_of_another_kind_is_refused_without_quoting_it() -> None:
-    with pytest.raises(UpstreamConnectError) as caught:
-        Proxy.from_url("socks5://user:password@proxy.test")
+@pytest.mark.parametrize("scheme", ["socks5", "http"])
+def test_a_proxy_of_another_kind_or_with_a_login_is_refused_without_quoting_it(scheme: str) -> None:
+    with pytest.raises(EgressProxyError) as caught:
+        Proxy.from_url(f"{scheme}://user:password@proxy.test")
     assert "password" not in str(caught.value)
 
 

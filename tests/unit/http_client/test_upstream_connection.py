@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
+from relay_gateway.http.outgoing_head import OutgoingRequest
 from relay_gateway.http.target import Target
 from relay_gateway.http.upstream_connection import UpstreamConnection
-from relay_gateway.plugin import UpstreamRequest
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -61,7 +61,7 @@ def connected() -> tuple[UpstreamConnection, FakeTransport, FakeOwner]:
 
 async def test_an_idle_connection_is_read_although_its_last_exchange_had_paused() -> None:
     connection, transport, owner = connected()
-    exchange = connection.start(b"GET / HTTP/1.1\r\n\r\n", UpstreamRequest(b"/", b"", b""))
+    exchange = connection.start(OutgoingRequest(b"GET / HTTP/1.1\r\n", b"", b"GET"))
     exchange.pause()
     before = transport.reading
     connection.data_received(ANSWER)
@@ -72,20 +72,22 @@ async def test_an_idle_connection_is_read_although_its_last_exchange_had_paused(
 
 async def test_a_large_body_waits_for_the_transport_and_a_small_one_goes_with_the_head() -> None:
     connection, transport, _ = connected()
-    connection.start(b"head", UpstreamRequest(b"/", b"", b"body"))
-    assert transport.written == [b"headbody"]
+    small = OutgoingRequest(b"POST / HTTP/1.1\r\n", b"body")
+    connection.start(small)
+    assert transport.written == [small.head + b"body"]
     connection, transport, _ = connected()
     connection.pause_writing()
     body = bytes(3 * 1024 * 1024)
-    connection.start(b"head", UpstreamRequest(b"/", b"", body))
-    assert transport.written == [b"head"]
+    large = OutgoingRequest(b"POST / HTTP/1.1\r\n", body)
+    connection.start(large)
+    assert transport.written == [large.head]
     connection.resume_writing()
-    assert b"".join(transport.written) == b"head" + body
+    assert b"".join(transport.written) == large.head + body
 
 
 async def test_a_connection_is_lost_once_whatever_happens_to_it() -> None:
     connection, transport, owner = connected()
-    exchange = connection.start(b"head", UpstreamRequest(b"/", b"", b""))
+    exchange = connection.start(OutgoingRequest(b"GET / HTTP/1.1\r\n", b"", b"GET"))
     exchange.cancel()
     connection.close()
     connection.data_received(ANSWER)

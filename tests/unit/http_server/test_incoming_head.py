@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay_gateway.errors import RequestRefusedError
@@ -70,3 +70,63 @@ def test_empty_line_alone_does_not_begin_a_request() -> None:
     assert reader.feed(b"\r\n") is None
     assert not reader.begun
     assert reader.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") == b""
+
+
+_BROKEN = st.sampled_from([b"", b"-1", b"0x1", b"1 ", b"9" * 19])
+_LENGTHS = st.one_of(st.integers(0, 10**6), _BROKEN)
+_TARGETS = st.sampled_from([b"/a", b"/a", b"/b?c=d"])
+_FIELDS = st.sampled_from(
+    [b"", b"", b"X: y\r\n", b"Expect: 100-continue\r\n", b"content-length: 1\r\n"]
+)
+
+
+@st.composite
+def heads(draw: st.DrawFn) -> bytes:
+    length = draw(_LENGTHS)
+    digits = length if isinstance(length, bytes) else b"%d" % length
+    parts = (draw(_TARGETS), draw(_FIELDS), digits, draw(_FIELDS))
+    return b"POST %b HTTP/1.1\r\nHost: a\r\n%bContent-Length: %b\r\n%b\r\n" % parts
+
+
+def read(reader: HeadReader, wire: bytes) -> object:
+    try:
+        rest = reader.feed(wire)
+    except RequestRefusedError as refusal:
+        return refusal.status, refusal.message
+    head = reader.head
+    assert head is not None
+    fields = head.headers.fields
+    found = head.headers.get(b"content-length")
+    return (
+        rest,
+        head.method,
+        head.path,
+        head.query,
+        head.length,
+        head.expects_continue,
+        fields,
+        found,
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(heads(), min_size=1, max_size=6))
+def test_t28_a_head_like_the_one_before_is_read_as_if_it_were_the_first(wires: list[bytes]) -> None:
+    one = HeadReader(ServerLimits())
+    for wire in wires:
+        alone = read(HeadReader(ServerLimits()), wire + b"body")
+        assert read(one, wire + b"body") == alone
+        if isinstance(alone, tuple) and len(alone) == 2:
+            break  # the connection ends with a refusal
+
+
+def test_what_was_worked_out_of_a_head_is_kept_while_only_its_length_differs() -> None:
+    reader = HeadReader(ServerLimits())
+    memories = []
+    for length, name in [(1, b"a"), (20, b"a"), (20, b"a"), (20, b"b")]:
+        reader.feed(b"POST / HTTP/1.1\r\nHost: %b\r\nContent-Length: %d\r\n\r\n" % (name, length))
+        assert reader.head is not None
+        assert reader.head.length == length
+        memories.append(reader.head.memory)
+    assert memories[0] is memories[1] is memories[2]
+    assert memories[3] is not memories[0]

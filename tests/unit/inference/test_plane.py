@@ -59,6 +59,7 @@ class Plane:
             AddressReader([]),
             endpoints,
             [Dialect(), Shouting()],
+            self.world.proxy(),
         )
 
     async def ask(
@@ -71,7 +72,9 @@ class Plane:
             headers=[*([(b"authorization", bearer)] if key else []), *fields],
             body=b'{"model":"m"}',
         )
-        await self.plane.handle(caller)
+        work = self.plane.handle(caller)
+        if work is not None:
+            await work
         await caller.wait_for_end()
         return caller
 

@@ -6,7 +6,6 @@ from ipaddress import ip_network
 
 import pytest
 
-from relay_gateway.catalog.sections import ProxyMode
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.addresses import AddressReader
 from relay_gateway.http.message import Headers
@@ -14,7 +13,6 @@ from relay_gateway.inference.requests import (
     GatewayHeaders,
     HeaderReader,
     client_request_id,
-    proxy_mode_refused,
     user_agent,
 )
 
@@ -102,9 +100,12 @@ def test_t25_nobody_is_trusted_by_default() -> None:
     assert AddressReader([]).read("10.0.0.1", headers) == "10.0.0.1"
 
 
-@pytest.mark.parametrize(("enabled", "refusal"), [(False, (403, "proxy_mode_disabled")),
-                                                  (True, (501, "not_available_yet"))])  # fmt: skip
-def test_proxy_mode_is_refused_as_the_settings_say(enabled: bool, refusal: tuple[int, str]) -> None:
+def test_proxy_mode_is_asked_for_by_one_word_under_either_prefix() -> None:
     assert read(x_svc_proxy_mode="Proxy").proxy_mode
-    error = proxy_mode_refused(ProxyMode(enabled=enabled))
-    assert (error.status, error.code) == refusal
+    assert read(X_Relay_Proxy_Mode="proxy").proxy_mode
+    assert not read(x_relay_request_timeout="1").proxy_mode
+
+
+def test_proxy_mode_is_noticed_whatever_the_header_says() -> None:
+    assert READER.names_proxy_mode(Headers([(b"X-SVC-Proxy-Mode", b"maybe")]))
+    assert not READER.names_proxy_mode(Headers([(b"X-Proxy-Mode", b"Proxy")]))

@@ -19,7 +19,7 @@ async def begun(world: PipelineWorld, first: bytes) -> tuple[FakeCaller, FakeExc
     exchange.push(first)
     caller = world.caller(STREAM)
     world.client.replies = [exchange]
-    await world.pipeline.run(world.call(caller), caller)
+    await world.handle(caller)
     return caller, exchange
 
 
@@ -52,7 +52,7 @@ async def test_f23_a_body_that_is_no_stream_is_cut(world: PipelineWorld) -> None
     exchange.push(b"3:")
     caller = world.caller()
     world.client.replies = [exchange]
-    await world.pipeline.run(world.call(caller), caller)
+    await world.handle(caller)
     world.pipeline.interrupt()
     assert (caller.aborted, caller.body) == (True, b"3:")
     assert world.record().error_code == "interrupted"
@@ -63,7 +63,7 @@ async def test_f23_a_request_without_an_answer_yet_is_refused_in_the_callers_wor
 ) -> None:
     caller = world.caller()
     world.client.replies = [None]
-    task = asyncio.ensure_future(world.pipeline.run(world.call(caller), caller))
+    task = asyncio.ensure_future(world.handle(caller))
     await world.client.asked.wait()
     task.cancel("the gateway stops")
     with pytest.raises(asyncio.CancelledError):
@@ -82,4 +82,4 @@ async def test_what_has_ended_cannot_be_interrupted(world: PipelineWorld) -> Non
     gone.disconnect()
     world.pipeline.interrupt()
     assert (caller.aborted, gone.aborted) == (False, False)
-    assert [record.outcome for record, _ in world.records] == ["ok", "cancelled"]
+    assert [record.outcome for record in world.records] == ["ok", "cancelled"]

@@ -116,4 +116,5 @@ def test_a_reset_cleans_the_slate(pools: KeyPools) -> None:
         "reason": None,
         "secondsLeft": None,
         "inFlight": 0,
+        "models": [],
     }

@@ -9,7 +9,7 @@ import pytest
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.pipeline.route import Plan, Router, usable_models
-from relay_gateway.testing.world import PipelineWorld
+from relay_gateway.testing.world import PipelineWorld, json_answer
 
 
 @pytest.fixture
@@ -132,3 +132,105 @@ async def test_a_plan_is_made_once_per_snapshot(world: PipelineWorld) -> None:
     assert router.route(snapshot, policy, "m", "plain.chat", None) is first
     world.publish()
     assert router.route(world.live.current, policy, "m", "plain.chat", None) is not first
+
+
+async def test_the_refusal_names_the_rule_that_decides(world: PipelineWorld) -> None:
+    spec = world.draft.rows[3].spec
+    for models, deny, pin, words in (
+        (["*"], ["acme"], None, "denies the model 'm' by its rule 'acme'"),
+        (["*"], ["@west"], "west", "denies the model 'm' at host 'west' by its rule '@west'"),
+        (["other"], [], None, "no grant of the policy 'all' of this relay key matches"),
+        (["m@east"], [], "west", "matches the model 'm' at host 'west'"),
+    ):
+        spec.update(models=models, deny=deny)
+        world.publish()
+        with pytest.raises(RequestRefusedError) as error:
+            route(world, "m", pin=pin)
+        assert error.value.status == 403
+        assert words in error.value.message
+
+
+async def test_a_policy_whose_keys_are_on_another_host_is_served_there(
+    world: PipelineWorld,
+) -> None:
+    world.draft.rows[3].spec["hostKeyIds"] = [world.keys[2]]
+    world.draft.rows[4].spec["bindings"][1]["priority"] = 5
+    world.publish()
+    assert hosts(route(world, "m")) == ["west"]
+
+
+async def test_a_host_without_authentication_needs_no_key(world: PipelineWorld) -> None:
+    world.draft.rows[1].spec["noAuth"] = True
+    world.draft.rows[3].spec["hostKeyIds"] = [world.keys[2]]
+    world.draft.rows[4].spec["bindings"][1]["priority"] = 5
+    world.publish()
+    plan = route(world, "m")
+    assert hosts(plan) == ["east", "west"]
+    assert plan.groups[0][0].keys == ()
+
+
+JANUARY = 1_767_225_600.0
+
+
+def deprecate(world: PipelineWorld, replacement: str | None, **times: str) -> None:
+    world.draft.rows[4].spec["deprecated"] = {**times, "replacementId": replacement}
+    world.publish()
+
+
+def served(world: PipelineWorld, now: float) -> tuple[str, str | None]:
+    snapshot = world.live.current
+    policy = snapshot.policies[world.policy]
+    plan = Router().route(snapshot, policy, "m", "plain.chat", None, now)
+    return plan.model.name, plan.replaced.name if plan.replaced is not None else None
+
+
+async def test_a_model_that_has_ended_is_served_by_its_replacement(world: PipelineWorld) -> None:
+    new = world.draft.model("new", [world.west], provider_id=world.vendor)
+    deprecate(world, new, since="2025-06-01T00:00:00Z", sunset="2026-01-01T00:00:00Z")
+    assert served(world, JANUARY - 1) == ("m", None)
+    assert served(world, JANUARY) == ("new", "m")
+
+
+async def test_one_that_has_ended_without_a_usable_replacement_serves_itself(
+    world: PipelineWorld,
+) -> None:
+    gone = world.draft.model("gone", [world.west], provider_id=world.vendor, enabled=False)
+    for replacement in (None, gone):
+        deprecate(world, replacement, sunset="2026-01-01T00:00:00Z")
+        assert served(world, JANUARY) == ("m", None)
+
+
+async def test_replacements_that_lead_in_a_circle_come_to_an_end(world: PipelineWorld) -> None:
+    deprecated = {"sunset": "2026-01-01T00:00:00Z", "replacementId": world.model}
+    other = world.draft.model(
+        "other", [world.west], provider_id=world.vendor, deprecated=deprecated
+    )
+    deprecate(world, other, sunset="2026-01-01T00:00:00Z")
+    assert served(world, JANUARY)[0] in ("m", "other")
+
+
+async def test_the_replacement_has_to_be_granted_itself(world: PipelineWorld) -> None:
+    new = world.draft.model("new", [world.west], provider_id=world.vendor)
+    world.draft.rows[3].spec["models"] = ["m"]
+    deprecate(world, new, sunset="2026-01-01T00:00:00Z")
+    with pytest.raises(RequestRefusedError) as error:
+        served(world, JANUARY)
+    assert error.value.status == 403
+    assert "'new'" in error.value.message
+
+
+async def test_callers_are_told_of_the_end_of_a_model(world: PipelineWorld) -> None:
+    new = world.draft.model("new", [world.west], provider_id=world.vendor)
+    deprecate(world, new, since="2025-06-01T00:00:00Z", sunset="2100-01-01T00:00:00Z")
+    caller = world.caller()
+    await world.run(caller, json_answer())
+    told = caller.answer_headers
+    assert told.get(b"deprecation") == b"@1748736000"
+    assert told.get(b"sunset") == b"Fri, 01 Jan 2100 00:00:00 GMT"
+    assert told.get(b"x-relay-replaced-model") is None
+    deprecate(world, new, sunset="2026-01-01T00:00:00Z")
+    world.records.clear()
+    caller = world.caller()
+    record = await world.run(caller, json_answer())
+    assert caller.answer_headers.get(b"x-relay-replaced-model") == b"m"
+    assert (record.requested_model, record.model_id) == ("m", new)

@@ -13,6 +13,7 @@ from relay_gateway.plugin import (
     CatalogSeed,
     Dialect,
     Endpoint,
+    Guard,
     PluginConfig,
     SecretBackend,
     SecretRef,
@@ -50,6 +51,10 @@ class FailingDialect(Dialect):
 
 def sink(**attributes: Any) -> type[UsageSink[Any]]:
     return type("Sink", (UsageSink,), {"name": "acme", **attributes})
+
+
+def guard(**attributes: Any) -> type[Guard[Any]]:
+    return type("AcmeGuard", (Guard,), {"name": "acme", **attributes})
 
 
 def backend(**attributes: Any) -> type[SecretBackend[Any]]:
@@ -114,6 +119,7 @@ def test_what_looks_as_it_should_is_registered(kind: str, item: object) -> None:
         ("usage_sinks", [sink(name=None)], "has the name None"),
         ("usage_sinks", [sink(Config=dict)], "has a Config that is no subclass of PluginConfig"),
         ("usage_sinks", [sink(Config=RequiredConfig)], "that key is the gateway's own"),
+        ("guards", [guard(Config=PluginConfig)], "Config that is no subclass of GuardConfig"),
         ("secret_backends", [backend(Ref=None)], "has a Ref that is no subclass of SecretRef"),
         ("secret_backends", [backend(StoredRef=dict)], "has a StoredRef that is no subclass"),
         ("secret_backends", [backend(PublicRef=OtherRef)], "has a PublicRef whose kind is not"),

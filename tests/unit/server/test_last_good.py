@@ -209,3 +209,16 @@ async def test_without_a_master_key_it_says_so(
     await keeper.aclose()
     assert "no master key" in caplog.text
     assert not file.exists
+
+
+def test_t63_after_a_rotation_the_same_content_is_signed_with_the_new_key(tmp_path: Path) -> None:
+    old, new = new_key(), new_key()
+    LastGoodFile(tmp_path, [old]).write(SAVED, 100.0)
+    both = LastGoodFile(tmp_path, [new, old])
+    assert both.read() is not None
+    both.write(SAVED, 200.0)
+    alone = LastGoodFile(tmp_path, [new]).read()
+    assert alone is not None
+    assert (alone.revision, alone.confirmed_at) == (7, 200.0)
+    with pytest.raises(LastGoodError, match="not written with this master key"):
+        LastGoodFile(tmp_path, [old]).read()

@@ -121,3 +121,12 @@ def test_a_directory_that_cannot_be_made_is_a_settings_error(tmp_path: Path) -> 
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="RELAY_DATA_DIR"):
         prepare_data_dir(Settings(data_dir=tmp_path / "file" / "data"))
+
+
+def test_t63_the_file_of_the_generated_key_may_have_a_list(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    old = key_of(prepare_data_dir(settings).settings)
+    new = base64.b64encode(os.urandom(32)).decode()
+    (tmp_path / "data" / "master-key").write_text(f"{new}, {old}\n", "ascii")
+    ring = prepare_data_dir(settings).settings.master_key
+    assert [key.reveal() for key in ring] == [new, old]

@@ -185,6 +185,10 @@ def test_variables_that_mean_nothing_are_found_for_a_warning() -> None:
     assert unknown_variables(environ) == ["RELAY_PROT"]
 
 
+def test_the_key_of_an_application_in_the_same_shell_is_nothing_to_be_warned_of() -> None:
+    assert unknown_variables({"RELAY_KEY": "sk-relay-made-up"}) == []
+
+
 def test_settings_cannot_be_changed() -> None:
     settings = Settings()
     with pytest.raises(ValueError, match="frozen"):

@@ -256,6 +256,46 @@ def test_a_provider_that_logs_what_a_host_says_of_the_credential_is_told(
         SUITE.test_an_error_that_quotes_the_credential_is_taken_in_silence(provider, caplog)
 
 
+class Costly(Acme):
+    def probe(self, host: UpstreamHost, secret: Secret | None) -> UpstreamRequest:
+        request = super().probe(host, secret)
+        return UpstreamRequest(request.target, request.headers, b"{}", b"POST")
+
+
+class Anonymous(Acme):
+    def probe(self, host: UpstreamHost, secret: Secret | None) -> UpstreamRequest:
+        return super().probe(host, None)
+
+
+class InTheUrl(Acme):
+    def probe(self, host: UpstreamHost, secret: Secret | None) -> UpstreamRequest:
+        request = super().probe(host, secret)
+        key = secret.reveal() if secret is not None else ""
+        return UpstreamRequest(
+            b"/models?key=%s" % key.encode(), request.headers, b"", request.method
+        )
+
+
+class Empty(Acme):
+    def probe(self, host: UpstreamHost, secret: Secret | None) -> UpstreamRequest:
+        return super().probe(host, secret if secret is not None else Secret(""))
+
+
+def test_a_provider_whose_probe_is_none_is_told(tmp_path: Path) -> None:
+    context, host = plugin_context(tmp_path), calls()[0].host
+    with pytest.raises(AssertionError, match="costs nothing and changes nothing"):
+        SUITE.test_a_probe_is_a_request_that_changes_nothing(Costly(PluginConfig(), context), host)
+    for broken, complaint in (
+        (Anonymous, "tests none"),
+        (InTheUrl, "URLs end up in logs"),
+        (Empty, "empty credential"),
+    ):
+        with pytest.raises(AssertionError, match=complaint):
+            SUITE.test_a_probe_carries_the_credential_as_requests_do(
+                broken(PluginConfig(), context), host
+            )
+
+
 def test_a_provider_is_told_which_suite_is_for_it(tmp_path: Path) -> None:
     class Inside(Acme):
         local = True

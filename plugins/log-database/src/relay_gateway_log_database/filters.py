@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Integer, func, or_, select
+from sqlalchemy import ColumnElement, String, cast, false, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relay_gateway.plugin import LOG_FILTERS, LogQuery
-from relay_gateway_log_database.rows import MAX_INTEGER, microseconds, searched
-from relay_gateway_log_database.tables import usage_records
+from relay_gateway_log_database.names import find_numbers
+from relay_gateway_log_database.rows import is_id, microseconds, named
+from relay_gateway_log_database.tables import (
+    NAMES,
+    OK,
+    OUTCOMES,
+    usage_names,
+    usage_rows,
+)
 
 Wanted = str | int | bool
+Condition = ColumnElement[bool]
 
+LARGEST_STATUS = (1 << 31) - 1
+FLAGS = frozenset({"streamed", "unpriced"})
 TEXT_SEARCHED = (
-    "request_id",
-    "client_request_id",
     "relay_key_id",
     "policy_id",
     "provider_id",
@@ -26,28 +35,53 @@ TEXT_SEARCHED = (
     "host_key_id",
     "error_code",
 )
-"""Columns that ``text`` is looked for in."""
+"""Columns of names that ``text`` is looked for in, besides the two ids of a request."""
 
 
-def column_of(field: str) -> ColumnElement[Any]:
+def column_name(field: str) -> str:
     """The column of a record field in camelCase."""
-    name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in field)
-    return usage_records.c[name]
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in field)
 
 
-def in_period(start: str | None, end: str | None) -> list[ColumnElement[bool]]:
-    """Conditions for ``start`` ≤ start of the request < ``end``. Raises :class:`ValueError`."""
-    conditions = []
-    if start is not None:
-        conditions.append(usage_records.c.started_us >= microseconds(start))
-    if end is not None:
-        conditions.append(usage_records.c.started_us < microseconds(end))
+def in_period(start_us: int | None, end_us: int | None) -> list[Condition]:
+    """Conditions for ``start_us`` ≤ start of the request < ``end_us``."""
+    started = usage_rows.c.started_us
+    conditions: list[Condition] = []
+    if start_us is not None:
+        conditions.append(started >= start_us)
+    if end_us is not None:
+        conditions.append(started < end_us)
     return conditions
 
 
-def equal_to(equals: Mapping[str, Wanted]) -> list[ColumnElement[bool]]:
-    """One condition per field. Raises :class:`ValueError` for an unknown field or a bad value."""
-    return [column_of(_known(field)) == _wanted(field, value) for field, value in equals.items()]
+def moment(time: str | None) -> int | None:
+    """Microseconds of an RFC 3339 time. Raises :class:`ValueError`."""
+    return None if time is None else microseconds(time)
+
+
+async def values_of(
+    connection: AsyncConnection, equals: Mapping[str, Wanted]
+) -> dict[str, object] | None:
+    """What columns must equal, by their names; ``None`` when no record can have it.
+
+    Raises :class:`ValueError` for an unknown field or a value of the wrong kind.
+    """
+    wanted = {column_name(_known(field)): _value(field, value) for field, value in equals.items()}
+    texts = {name: str(value) for name, value in wanted.items() if name in NAMES}
+    numbers = await find_numbers(connection, set(texts.values()))
+    found = wanted | {name: numbers.get(text) for name, text in texts.items()}
+    return None if None in found.values() else found
+
+
+def equal_to(values: Mapping[str, object]) -> list[Condition]:
+    """Conditions on rows for what :func:`values_of` gave."""
+    conditions = [usage_rows.c[name] == value for name, value in values.items()]
+    # Said once more, for an index that has these rows only.
+    if values.get("outcome", OK) != OK:
+        conditions.append(usage_rows.c.outcome != OK)
+    if values.get("status", 200) != 200:
+        conditions.append(usage_rows.c.status != 200)
+    return conditions
 
 
 def _known(field: str) -> str:
@@ -58,13 +92,19 @@ def _known(field: str) -> str:
     return field
 
 
-def _wanted(field: str, value: Wanted) -> object:
-    kind = column_of(field).type
-    if isinstance(kind, Boolean):
+def _value(field: str, value: Wanted) -> object:
+    """The value to compare with, a name as its text; ``None`` where no record can have it."""
+    if field in FLAGS:
         return _boolean(field, value)
-    if isinstance(kind, Integer):
-        return _whole_number(field, value)
-    return searched(str(value))
+    if field == "status":
+        status = _whole_number(field, value)
+        return status if status <= LARGEST_STATUS else None
+    text = str(value)
+    if field == "outcome":
+        return OUTCOMES.get(text)
+    if field == "requestId":
+        return text if is_id(text) else None
+    return text if column_name(field) in NAMES else named(text)
 
 
 def _boolean(field: str, value: Wanted) -> bool:
@@ -77,43 +117,74 @@ def _boolean(field: str, value: Wanted) -> bool:
 
 def _whole_number(field: str, value: Wanted) -> int:
     text = str(value)
-    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_INTEGER:
+    if text.isascii() and text.isdigit() and len(text) <= 18:
         return int(text)
     raise ValueError(f"{field} is a whole number, not {text[:40]!r}")
 
 
 def tag_value(dialect: str, name: str) -> ColumnElement[Any]:
     """The value of one tag, NULL where a record does not have it."""
-    tags = usage_records.c.tags
+    tags = usage_rows.c.tags
     if dialect == "postgresql":
-        value: ColumnElement[Any] = tags[searched(name)].as_string()
+        value: ColumnElement[Any] = tags[named(name)].as_string()
         return value
     # Not a JSON path: that has no way to write a quotation mark inside a name.
     entry = func.json_each(tags).table_valued("key", "value")
-    return select(entry.c.value).where(entry.c.key == searched(name)).scalar_subquery()
+    return select(entry.c.value).where(entry.c.key == named(name)).scalar_subquery()
 
 
-def tagged(dialect: str, tags: Mapping[str, str]) -> list[ColumnElement[bool]]:
+def tagged(dialect: str, tags: Mapping[str, str]) -> list[Condition]:
     """Conditions that a record has all of ``tags``."""
-    if dialect == "postgresql" and tags:
-        wanted = {searched(name): searched(value) for name, value in tags.items()}
-        return [usage_records.c.tags.op("@>", is_comparison=True)(wanted)]
-    return [tag_value(dialect, name) == searched(value) for name, value in tags.items()]
+    if not tags:
+        return []
+    if dialect == "postgresql":
+        wanted = {named(name): named(value) for name, value in tags.items()}
+        return [usage_rows.c.tags.op("@>", is_comparison=True)(wanted)]
+    present: list[Condition] = [usage_rows.c.tags.is_not(None)]
+    return present + [tag_value(dialect, name) == named(value) for name, value in tags.items()]
 
 
-def containing(text: str | None) -> list[ColumnElement[bool]]:
+def containing(dialect: str, text: str | None) -> list[Condition]:
     """The condition that ``text`` occurs in an id, a model name or an error code, in any case."""
     if not text:
         return []
-    columns = [usage_records.c[name] for name in TEXT_SEARCHED]
-    return [or_(*(column.icontains(searched(text), autoescape=True) for column in columns))]
-
-
-def conditions_of(query: LogQuery, dialect: str) -> list[ColumnElement[bool]]:
-    """Everything but the cursor. Raises :class:`ValueError` saying what is wrong with the query."""
+    sought = named(text)
+    names = select(usage_names.c.id).where(usage_names.c.text.icontains(sought, autoescape=True))
     return [
-        *in_period(query.start, query.end),
-        *equal_to(query.equals),
+        or_(
+            *(usage_rows.c[name].in_(names) for name in TEXT_SEARCHED),
+            usage_rows.c.client_request_id.icontains(sought, autoescape=True),
+            _request_id(dialect).icontains(sought, autoescape=True),
+        )
+    ]
+
+
+def _request_id(dialect: str) -> ColumnElement[str]:
+    """The text of the request id."""
+    if dialect == "postgresql":
+        return cast(usage_rows.c.request_id, String)
+    digits = func.lower(func.hex(usage_rows.c.request_id))
+    parts = [func.substr(digits, place, size) for place, size in _GROUPS]
+    text: ColumnElement[str] = parts[0].op("||")("-")
+    for part in parts[1:-1]:
+        text = text.op("||")(part).op("||")("-")
+    return text.op("||", return_type=String())(parts[-1])
+
+
+_GROUPS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+"""Where the groups of a UUID's text begin among its digits, and how long they are."""
+
+
+async def conditions_of(connection: AsyncConnection, query: LogQuery) -> Iterable[Condition]:
+    """Everything but the cursor. Raises :class:`ValueError` saying what is wrong with the query."""
+    dialect = connection.dialect.name
+    period = in_period(moment(query.start), moment(query.end))
+    values = await values_of(connection, query.equals)
+    if values is None:
+        return [false()]
+    return [
+        *period,
+        *equal_to(values),
         *tagged(dialect, query.tags),
-        *containing(query.text),
+        *containing(dialect, query.text),
     ]

@@ -4,39 +4,58 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, literal, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from relay_gateway.plugin import LogPage, LogQuery
-from relay_gateway_log_database.filters import conditions_of
-from relay_gateway_log_database.rows import MAX_INTEGER, record_of
-from relay_gateway_log_database.tables import usage_records
+from relay_gateway.plugin import LogPage, LogQuery, UsageRecord
+from relay_gateway_log_database.filters import Condition, conditions_of
+from relay_gateway_log_database.names import Texts
+from relay_gateway_log_database.rows import MAX_INTEGER, is_id, numbers_in, record_of
+from relay_gateway_log_database.tables import RequestId, usage_rows
 
 MAX_LIMIT = 1000
 
-_position = (usage_records.c.started_us, usage_records.c.request_id)
+_position = (usage_rows.c.started_us, usage_rows.c.request_id)
 
 
-def page_statement(query: LogQuery, dialect: str) -> Select[Any]:
-    """Selects the page and one record more. Raises :class:`ValueError` for a wrong query."""
+async def read_page(connection: AsyncConnection, texts: Texts, query: LogQuery) -> LogPage:
+    """A page of records. Raises :class:`ValueError` for a wrong query."""
     if not 1 <= query.limit <= MAX_LIMIT:
         raise ValueError(f"limit is from 1 to {MAX_LIMIT}, not {query.limit}")
-    return (
-        select(*_position, usage_records.c.record)
-        .where(*conditions_of(query, dialect), *_after(query.cursor))
-        .order_by(*(column.desc() for column in _position))
-        .limit(query.limit + 1)
+    after = _after(query.cursor)
+    wanted = page_statement([*await conditions_of(connection, query), *after], query.limit)
+    rows = (await connection.execute(wanted)).all()
+    shown = rows[: query.limit]
+    names = await texts.of(connection, numbers_in(shown))
+    return LogPage(
+        items=tuple(record_of(row, names) for row in shown),
+        next_cursor=_cursor(shown[-1]) if len(rows) > query.limit else None,
     )
 
 
-def page_of(rows: Sequence[Row[Any]], limit: int) -> LogPage:
-    """The page that the rows of :func:`page_statement` are."""
-    shown = rows[:limit]
-    return LogPage(
-        items=tuple(record_of(row.record) for row in shown),
-        next_cursor=_cursor(shown[-1]) if len(rows) > limit else None,
+async def read_one(
+    connection: AsyncConnection, texts: Texts, request_id: str
+) -> UsageRecord | None:
+    """The record with that id, or ``None``."""
+    if not is_id(request_id):
+        return None
+    wanted = select(usage_rows).where(usage_rows.c.request_id == request_id)
+    row = (await connection.execute(wanted)).first()
+    if row is None:
+        return None
+    return record_of(row, await texts.of(connection, numbers_in([row])))
+
+
+def page_statement(conditions: Iterable[Condition], limit: int) -> Select[Any]:
+    """Selects the page and one record more."""
+    return (
+        select(usage_rows)
+        .where(*conditions)
+        .order_by(*(column.desc() for column in _position))
+        .limit(limit + 1)
     )
 
 
@@ -51,14 +70,18 @@ def _after(cursor: str | None) -> list[ColumnElement[bool]]:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         position = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-        started, separator, request_id = position.partition(":")
+        started, _, request_id = position.partition(":")
         started_us = int(started)
     except (UnicodeError, binascii.Error, ValueError) as error:
         raise _bad_cursor() from error
-    if not separator or "\0" in request_id or abs(started_us) > MAX_INTEGER:
+    if not is_id(request_id) or abs(started_us) > MAX_INTEGER:
         raise _bad_cursor()
-    # A row value, so that one index range gives the rest of the list.
-    return [tuple_(*_position) < tuple_(started_us, request_id)]
+    return [
+        # A row value, so that one index range gives the rest of the list.
+        tuple_(*_position) < tuple_(literal(started_us), literal(request_id, RequestId())),
+        # It alone would not tell PostgreSQL which days there is nothing in.
+        usage_rows.c.started_us <= started_us,
+    ]
 
 
 def _bad_cursor() -> ValueError:

@@ -2,80 +2,170 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Self
+from itertools import chain
+from typing import TypeVar
+
+from sqlalchemy import Table
 
 from relay_gateway.plugin import PluginContext, UsageRecord
-from relay_gateway_log_database.rows import COLUMNS, row_of, slices
+from relay_gateway_log_database.names import Numbers
+from relay_gateway_log_database.rollups import (
+    COLUMNS as SUM_COLUMNS,
+)
+from relay_gateway_log_database.rollups import (
+    REPLACED,
+    SHORTENED_EVERY,
+    adding,
+    long_histograms,
+    replacing_histograms,
+)
+from relay_gateway_log_database.rows import COLUMNS, Rows, names_in
+from relay_gateway_log_database.sqlite_file import SqliteFile
+from relay_gateway_log_database.sums import (
+    Key,
+    Sum,
+    Sums,
+    daily,
+    shortened_rows,
+    steps_of,
+    values_of,
+)
+from relay_gateway_log_database.tables import usage_daily, usage_hourly
 
 ROWS = 100
 """Rows per statement, which takes a thread about a millisecond."""
+FEWER_ROWS = (ROWS, 10, 1)
+T = TypeVar("T")
+
+_ID = COLUMNS.index("request_id")
 
 
 class SqliteWriter:
-    """The one connection of this process that writes.
+    """Writes to one file.
 
-    The event loop hands each statement to a thread, so that the thread has Python's lock, or the
-    processor where there is only one, for no longer than a statement takes. A statement per row
-    would spend more on handing over than on the rows.
+    The event loop hands some rows at a time to a thread, so that the thread has Python's lock, or
+    the processor where there is only one, for no longer than they take. A statement per row would
+    spend more on giving that lock away and taking it again than on the rows.
     """
 
-    def __init__(self, connection: sqlite3.Connection, context: PluginContext) -> None:
-        self._connection = connection
+    def __init__(self, file: SqliteFile, context: PluginContext) -> None:
+        self._file = file
         self._context = context
-        self._turn = asyncio.Lock()
-        most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(COLUMNS)
-        self._rows = min(ROWS, most)  # libraries before 3.32 take 999 values, so fewer rows
-
-    @classmethod
-    async def open(cls, path: str, patience: float, context: PluginContext) -> Self:
-        """Connects to a database that has the tables; waits ``patience`` seconds for its lock."""
-        return cls(await context.run_blocking(_connect, path, patience), context)
+        self._numbers = Numbers(self, context.clock)
+        self._currency = 0
+        self._batches = 0
 
     async def write(self, records: Sequence[UsageRecord]) -> None:
-        """Stores a batch, all of it or nothing. Raises :class:`ValueError` for a bad time."""
-        run = self._context.run_blocking
-        async with self._turn:
-            try:
-                for batch in slices(records, self._rows):
-                    await run(self._insert, batch)
-                await run(self._connection.commit)
-            except BaseException:
-                await run(self._connection.rollback)
-                raise
+        """Stores a batch, all of it or nothing. Raises :class:`ValueError` for a bad time or id."""
+        async with self._file.transaction() as run:
+            numbers = await self._numbers.of(names_in(records))
+            # From here on nobody else adds a record that is looked for and not found.
+            await run(self._file.connection.execute, "BEGIN IMMEDIATE")
+            sums, rows = Sums(self._currency), Rows(numbers)
+            for some in portions(records):
+                await run(self._keep, some, rows, sums)
+            self._currency = sums.currency
+            self._batches += 1
+            hourly = await run(sums.hourly)
+            for rollup, found in ((usage_hourly, hourly), (usage_daily, daily(hourly))):
+                for part in portions(list(found.items())):
+                    await run(self._add, rollup, part)
+                if self._batches % SHORTENED_EVERY == 0:
+                    await run(self._shorten, rollup, found)
 
-    async def aclose(self) -> None:
-        """Closes the connection; where it is the last one, SQLite tidies its files up."""
-        await self._context.run_blocking(self._connection.close)
+    async def number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
+        """The number of each text; they stay, whatever becomes of the batch that needs them."""
+        return await self._context.run_blocking(self._number, texts, day)
 
-    def _insert(self, records: Sequence[UsageRecord]) -> None:
-        values: list[object] = []
+    def _keep(self, records: Sequence[UsageRecord], rows: Rows, sums: Sums) -> None:
+        new: dict[bytes, tuple[object, ...]] = {}
         for record in records:
-            values += row_of(record)
-        self._connection.execute(_statement(len(records)), values)
+            row = rows.of(record)  # which checks the id first
+            new.setdefault(bytes.fromhex(record.request_id.replace("-", "")), row)
+        for known in self._known(list(new)):
+            del new[known]
+        if new:
+            values: list[object] = []
+            for request_id, row in new.items():
+                values += row
+                values[_ID - len(row)] = request_id
+                sums.add(row)
+            self._execute(_insertion(len(new)), values)
+
+    def _known(self, ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Those of ``ids`` that are there already."""
+        # One row of answer: Python's lock is given away for each.
+        (found,) = self._execute(_search(len(ids)), ids).fetchone()
+        return [bytes.fromhex(one) for one in found.split(",")] if found else []
+
+    def _add(self, rollup: Table, sums: Sequence[tuple[Key, Sum]]) -> None:
+        values = chain.from_iterable(values_of(dict(sums)))
+        statement = _addition(rollup, len(sums))
+        self._execute(statement, list(values))
+
+    def _shorten(self, rollup: Table, sums: Mapping[Key, Sum]) -> None:
+        steps = steps_of(sums)
+        wanted = long_histograms(rollup, f"({','.join('?' * len(steps))})")
+        shortened = shortened_rows(self._execute(wanted, steps).fetchall(), sums)
+        for some in portions(shortened):
+            values = list(chain.from_iterable(some))
+            self._execute(replacing_histograms(rollup, _places(REPLACED, len(some))), values)
+
+    def _execute(self, statement: str, values: Sequence[object]) -> sqlite3.Cursor:
+        return self._file.connection.execute(statement, values)
+
+    def _number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
+        values = [value for text in texts for value in (text, day)]
+        try:
+            found = self._file.connection.execute(_numbering(len(texts)), values).fetchall()
+            self._file.connection.commit()
+        except BaseException:
+            self._file.connection.rollback()
+            raise
+        return dict(found)
 
 
-def _connect(path: str, patience: float) -> sqlite3.Connection:
-    # The first insertion begins a transaction. Threads take turns, by SqliteWriter._turn.
-    connection = sqlite3.connect(
-        path, timeout=patience, isolation_level="IMMEDIATE", check_same_thread=False
-    )
-    try:
-        # Whoever handed a record over forgets it once it is here: it must outlive a power cut.
-        connection.execute("PRAGMA synchronous=FULL")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """``items`` in pieces of a hundred, then one of some tens, then one of less than ten: that are
+    19 sizes at most, each of which is a statement that stays prepared."""
+    start = 0
+    for step in FEWER_ROWS:
+        size = (len(items) - start) // step * step
+        for first in range(start, start + size, ROWS):
+            yield items[first : min(first + ROWS, start + size)]
+        start += size
+
+
+def _places(columns: Sequence[str], rows: int) -> str:
+    row = f"({','.join('?' * len(columns))})"
+    return f"VALUES {','.join([row] * rows)}"
 
 
 @cache
-def _statement(rows: int) -> str:
-    row = f"({','.join('?' * len(COLUMNS))})"
+def _insertion(rows: int) -> str:
+    return f"INSERT INTO usage_rows ({','.join(COLUMNS)}) {_places(COLUMNS, rows)}"
+
+
+@cache
+def _search(ids: int) -> str:
     return (
-        f"INSERT INTO usage_records ({','.join(COLUMNS)}) "  # noqa: S608 - names of columns only
-        f"VALUES {','.join([row] * rows)} ON CONFLICT (request_id) DO NOTHING"
+        "SELECT group_concat(hex(request_id)) FROM usage_rows "  # noqa: S608 - places only
+        f"WHERE request_id IN ({','.join('?' * ids)})"
+    )
+
+
+@cache
+def _addition(rollup: Table, rows: int) -> str:
+    return adding(rollup, _places(SUM_COLUMNS, rows), blob="BLOB")
+
+
+@cache
+def _numbering(rows: int) -> str:
+    return (
+        f"INSERT INTO usage_names (text, used_on) VALUES {','.join(['(?,?)'] * rows)} "  # noqa: S608
+        "ON CONFLICT (text) DO UPDATE SET used_on = max(used_on, excluded.used_on) "
+        "RETURNING text, id"
     )

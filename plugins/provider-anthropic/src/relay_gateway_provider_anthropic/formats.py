@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from relay_gateway.plugin import Endpoint, UsageMeter, WireFormat
+from relay_gateway.plugin import Endpoint, UsageMeter, WireCodec, WireFormat
 from relay_gateway_provider_anthropic.dialect import AnthropicDialect
+from relay_gateway_provider_anthropic.messages_codec import MessagesCodec
 from relay_gateway_provider_anthropic.messages_meter import MessagesMeter
 from relay_gateway_provider_anthropic.silent_meter import SilentMeter
 
@@ -14,10 +15,15 @@ class MessagesFormat(WireFormat):
     name = "anthropic.messages"
     dialect = AnthropicDialect
     endpoints = (Endpoint("messages", "/v1/messages", "/messages"),)
+    output_limits = ("max_tokens",)
 
     def meter(self) -> UsageMeter:
         """A fresh meter for one answer."""
         return MessagesMeter()
+
+    def codec(self) -> WireCodec:
+        """Stateless, so a new one costs nothing."""
+        return MessagesCodec()
 
 
 class CountTokensFormat(WireFormat):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from relay_gateway.plugin import CONTENT, FAILED, TERMINAL, UsageMeter, count
+from relay_gateway.plugin import CONTENT, FAILED, LAST, TERMINAL, UsageMeter, count
 
 _VISIBLE = ("text_delta", "input_json_delta")
 _FIGURES = (
@@ -81,7 +81,7 @@ class MessagesMeter(UsageMeter):
         except (ValueError, RecursionError):
             return 0
         if kind == b"message_stop":
-            return TERMINAL
+            return TERMINAL | LAST
         return FAILED if kind == b"error" else 0
 
     def _read_message(self, message: _Message | None) -> None:
@@ -112,6 +112,9 @@ class MessagesMeter(UsageMeter):
         searches = count(_below(usage, "server_tool_use", "web_search_requests"))
         if searches is not None:
             self.reading.units["searches"] = searches
+        tier = usage.get("service_tier")
+        if isinstance(tier, str):
+            self.reading.tier = tier or None
         self._publish()
 
     def _note(self, figure: str, value: object) -> None:

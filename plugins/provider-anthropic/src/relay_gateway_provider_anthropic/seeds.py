@@ -14,6 +14,9 @@ AS_OF = "2026-11-20"
 LONG_PROMPT = 100_000
 """Input tokens above which Claude Haiku 5.5 is charged at its higher rates, as a whole request."""
 
+MULTIPLIERS = {"batch": "0.5"}
+"""Batches are charged at half of all rates, those of the cache too."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
@@ -84,8 +87,8 @@ def _pricing(model: _Model) -> SeedEntity:
         "pricing",
         model.name,
         f"Anthropic {model.display_name}",
-        {"currency": "USD", "rates": rates},
-        f"{SOURCE}, {AS_OF}; standard processing",
+        {"currency": "USD", "rates": rates, "multipliers": MULTIPLIERS},
+        f"{SOURCE}, {AS_OF}; standard and batch processing",
     )
 
 

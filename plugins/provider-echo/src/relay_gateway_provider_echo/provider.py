@@ -16,6 +16,7 @@ from relay_gateway_provider_echo.chat import ChatSpeaker
 from relay_gateway_provider_echo.completions import CompletionsSpeaker
 from relay_gateway_provider_echo.directives import MAX_DELAY_MS, Script, script_of
 from relay_gateway_provider_echo.embeddings import EmbeddingsSpeaker
+from relay_gateway_provider_echo.judgements import ModerationsSpeaker, RerankSpeaker
 from relay_gateway_provider_echo.messages import CountTokensSpeaker, MessagesSpeaker
 from relay_gateway_provider_echo.reply import compose
 from relay_gateway_provider_echo.responses import ResponsesSpeaker
@@ -28,6 +29,8 @@ SPEAKERS: Mapping[str, type[Speaker]] = {
     "openai.responses": ResponsesSpeaker,
     "openai.completions": CompletionsSpeaker,
     "openai.embeddings": EmbeddingsSpeaker,
+    "openai.moderations": ModerationsSpeaker,
+    "openai.rerank": RerankSpeaker,
     "anthropic.messages": MessagesSpeaker,
     "anthropic.count_tokens": CountTokensSpeaker,
 }
@@ -39,8 +42,10 @@ class EchoHost(AdapterConfig):
     """``adapterConfig`` of a host: milliseconds before an answer begins, and before each further
     piece of a stream."""
 
-    latency_ms: Milliseconds = 0
-    chunk_delay_ms: Milliseconds = 0
+    latency_ms: Milliseconds = Field(default=0, description="Milliseconds before an answer begins.")
+    chunk_delay_ms: Milliseconds = Field(
+        default=0, description="Milliseconds before each further piece of a stream."
+    )
 
 
 class EchoProvider(UpstreamProvider):

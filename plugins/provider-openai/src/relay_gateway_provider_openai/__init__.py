@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from relay_gateway.plugin import CatalogSeed, UpstreamProvider, hookimpl
-from relay_gateway_provider_openai.provider import OpenAIHost, OpenAIProvider
+from relay_gateway_provider_openai.compatible_hosts import HOSTS_SEED
+from relay_gateway_provider_openai.host_config import OpenAIHost
+from relay_gateway_provider_openai.provider import OpenAIProvider
 from relay_gateway_provider_openai.seeds import SEED
 
 __all__ = ["OpenAIHost", "OpenAIProvider"]
@@ -16,4 +18,4 @@ def relay_register_upstream_providers() -> Sequence[type[UpstreamProvider]]:
 
 @hookimpl
 def relay_register_catalog_seeds() -> Sequence[CatalogSeed]:
-    return (SEED,)
+    return (SEED, HOSTS_SEED)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from relay_gateway.plugin import CONTENT, FAILED, TERMINAL, USAGE_ONLY, UsageMeter
+from relay_gateway.plugin import CONTENT, FAILED, LAST, TERMINAL, USAGE_ONLY, UsageMeter
 from relay_gateway_provider_openai.figures import read_chat_usage
 
 DONE = b"[DONE]"
@@ -34,6 +34,7 @@ class _Envelope(msgspec.Struct):
     model: Any = None
     usage: Any = None
     error: Any = None
+    service_tier: Any = None
 
 
 class _Answer(_Envelope):
@@ -58,7 +59,7 @@ class ChatMeter(UsageMeter):
     def event(self, name: bytes, data: bytes) -> int:
         """One chunk. The end is ``[DONE]`` or a finish reason, since many hosts omit the former."""
         if data == DONE:
-            return TERMINAL
+            return TERMINAL | LAST
         chunk = _decode(data)
         if chunk is None:
             return FAILED if name == b"error" else 0
@@ -78,6 +79,8 @@ class ChatMeter(UsageMeter):
     def _note(self, answer: _Answer) -> bool:
         if self.reading.upstream_model is None and isinstance(answer.model, str):
             self.reading.upstream_model = answer.model or None
+        if isinstance(answer.service_tier, str):
+            self.reading.tier = answer.service_tier or None
         return answer.usage is not None and read_chat_usage(self.reading, answer.usage)
 
     def _finish(self, choice: _Choice) -> int:
@@ -102,7 +105,7 @@ def _without_choices(data: bytes) -> _Answer | None:
         envelope = _ENVELOPE.decode(data)
     except (ValueError, RecursionError):
         return None
-    return _Answer(envelope.model, envelope.usage, envelope.error)
+    return _Answer(envelope.model, envelope.usage, envelope.error, envelope.service_tier)
 
 
 def _shows_something(choice: _Choice) -> bool:

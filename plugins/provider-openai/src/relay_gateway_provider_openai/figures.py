@@ -32,6 +32,13 @@ _RESPONSES = (
     ("reasoning", "output_tokens_details", "reasoning_tokens"),
 )
 
+_MEDIA = (
+    ("input", "input_tokens", None),
+    ("output", "output_tokens", None),
+    ("cacheRead", "input_tokens_details", "cached_tokens"),
+    ("audioInput", "input_token_details", "audio_tokens"),
+)
+
 
 def read_chat_usage(reading: Reading, usage: object) -> bool:
     """Takes the ``usage`` of a chat completion, completion or embedding; false when it is none."""
@@ -46,6 +53,14 @@ def read_responses_usage(reading: Reading, usage: object) -> None:
     """Takes the ``usage`` of a response."""
     if isinstance(usage, dict):
         _read(reading, usage, _RESPONSES)
+
+
+def read_usage(reading: Reading, usage: object) -> None:
+    """Takes the ``usage`` of an image, a speech or a transcription, in whichever of the two
+    families of names it is; images are tokens of input and output like others."""
+    if isinstance(usage, dict):
+        _read(reading, usage, _CHAT)
+        _read(reading, usage, _MEDIA)
 
 
 def figure(found: object, *path: str) -> int | None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from relay_gateway.plugin import CONTENT, FAILED, TERMINAL, UsageMeter
+from relay_gateway.plugin import CONTENT, FAILED, LAST, TERMINAL, UsageMeter
 from relay_gateway_provider_openai.chat_meter import DONE
 from relay_gateway_provider_openai.figures import figure, read_responses_usage
 
 _ENDS = {
-    b"response.completed": TERMINAL,
-    b"response.incomplete": TERMINAL,
+    b"response.completed": TERMINAL | LAST,
+    b"response.incomplete": TERMINAL | LAST,
     b"response.failed": FAILED,
     b"error": FAILED,
 }
@@ -31,6 +31,7 @@ class _Response(msgspec.Struct):
     incomplete_details: Any = None
     usage: Any = None
     tool_usage: Any = None
+    service_tier: Any = None
 
 
 class _Event(msgspec.Struct):
@@ -59,7 +60,7 @@ class ResponsesMeter(UsageMeter):
     def event(self, name: bytes, data: bytes) -> int:
         """One event, told by its name or, with hosts that send none, by its ``type``."""
         if data == DONE:
-            return TERMINAL
+            return TERMINAL | LAST
         kind = name if name.startswith(b"response.") or name == b"error" else _type(data)
         if kind.endswith(b".delta"):
             return 0 if kind.startswith(_REASONING) else CONTENT
@@ -80,6 +81,8 @@ class ResponsesMeter(UsageMeter):
         reading = self.reading
         if isinstance(response.model, str) and response.model:
             reading.upstream_model = response.model
+        if isinstance(response.service_tier, str):
+            reading.tier = response.service_tier or None
         read_responses_usage(reading, response.usage)
         searches = figure(response.tool_usage, "web_search", "num_requests")
         if searches is not None:

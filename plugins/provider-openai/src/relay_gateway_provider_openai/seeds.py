@@ -17,6 +17,9 @@ AS_OF = "2026-11-20"
 LONG_CONTEXT = 272_000
 """Input tokens above which OpenAI charges the whole request at its long-context rates."""
 
+MULTIPLIERS = {"flex": "0.5", "batch": "0.5"}
+"""Flex processing is charged at the rates of the Batch API, which are half of all others."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
@@ -159,8 +162,8 @@ def _pricing(model: _Model) -> SeedEntity:
         "pricing",
         model.slug,
         f"OpenAI {model.display_name}",
-        {"currency": "USD", "rates": rates},
-        f"{SOURCE}, {AS_OF}; standard processing",
+        {"currency": "USD", "rates": rates, "multipliers": MULTIPLIERS},
+        f"{SOURCE}, {AS_OF}; standard, flex and batch processing",
     )
 
 

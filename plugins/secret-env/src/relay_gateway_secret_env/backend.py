@@ -11,9 +11,9 @@ from relay_gateway.plugin import (
     PluginConfig,
     ResolvedSecret,
     RowBinding,
-    Secret,
     SecretBackend,
     SecretRef,
+    credential_in,
 )
 from relay_gateway_secret_env.names import is_own, refusal
 
@@ -36,16 +36,20 @@ AllowEntry = Annotated[
 class EnvConfig(PluginConfig):
     """``[secret_backends.env]``."""
 
-    allow: tuple[AllowEntry, ...] | None = None
-    """Names that host keys may read, exact or with one ``*`` at the end; unset: all but protected
-    ones. A protected name must be listed exactly."""
+    allow: tuple[AllowEntry, ...] | None = Field(
+        default=None,
+        description="Names that host keys may read, exact or with one `*` at the end; unset: all "
+        "but protected ones. A protected name must be listed exactly.",
+    )
 
 
 class EnvRef(SecretRef):
     """``{"kind": "env", "env": "NAME"}``: the variable that holds the credential."""
 
     kind: Literal["env"] = "env"
-    env: Annotated[str, Field(pattern=rf"^{NAME}$", max_length=256)]
+    env: Annotated[
+        str, Field(pattern=rf"^{NAME}$", max_length=256, description="Name of the variable.")
+    ]
 
 
 class EnvironmentSecrets(SecretBackend[EnvConfig]):
@@ -82,25 +86,17 @@ class EnvironmentSecrets(SecretBackend[EnvConfig]):
         reason = refusal(variable, self.config.allow)
         if reason is not None:
             raise SecretDeniedError(reason)
-        value = _without_newline(self.context.environ(variable) or "")
-        if not value:
+        value = self.context.environ(variable) or ""
+        self.context.withdraw(variable)
+        if value in ("", "\n", "\r\n"):
             raise SecretNotFoundError(
                 f"variable {variable} was unset or empty when the gateway started; "
                 "set it and restart the gateway"
             )
-        if not value.isascii() or not value.isprintable() or value != value.strip():
-            raise SecretDeniedError(
-                f"the value of variable {variable} cannot be a host key: it must be printable "
-                "ASCII without spaces at its ends"
-            )
-        return ResolvedSecret(Secret(value))
+        return ResolvedSecret(credential_in(value, f"variable {variable}"))
 
 
 def _variable(ref: SecretRef) -> str:
     if not isinstance(ref, EnvRef):
         raise SecretRefError(f"a reference of kind {ref.kind!r} is not one to a variable")
     return ref.env
-
-
-def _without_newline(value: str) -> str:
-    return value.removesuffix("\n").removesuffix("\r")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -30,6 +31,7 @@ class StoredSecrets(SecretBackend[PluginConfig]):
     Ref = ValueRef
     StoredRef = SealedRef
     PublicRef = PublicRef
+    seals: ClassVar[bool] = True
 
     def __init__(self, config: PluginConfig, context: PluginContext) -> None:
         super().__init__(config, context)
@@ -62,8 +64,21 @@ class StoredSecrets(SecretBackend[PluginConfig]):
             return _kept(previous)
         value = ref.value.get_secret_value()
         _check_value(value)
-        updated_at = datetime.fromtimestamp(self.context.clock.time(), UTC)
-        return seal_value(Secret(value), self._sealing_key(), binding, updated_at)
+        return await self.wrap(Secret(value), binding, None)
+
+    def key_ids(self) -> Sequence[str]:
+        """Fingerprints of the master key ring, current key first."""
+        return tuple(self._opened_ring().by_id)
+
+    async def wrap(
+        self, value: Secret, binding: RowBinding, previous: SecretRef | None
+    ) -> SecretRef:
+        """Encrypts ``value`` with the current key; the time of the last new value stays."""
+        if previous is not None:
+            updated_at = _sealed(previous).updated_at
+        else:
+            updated_at = datetime.fromtimestamp(self.context.clock.time(), UTC)
+        return seal_value(value, self._sealing_key(), binding, updated_at)
 
     def publish(self, stored: SecretRef) -> SecretRef:
         """The key's id and the time of the last new value."""

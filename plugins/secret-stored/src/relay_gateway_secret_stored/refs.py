@@ -49,9 +49,16 @@ class ValueRef(SecretRef):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     kind: Literal["stored"] = "stored"
-    value: SecretStr | None = None
-    key_id: KeyId | None = None
-    updated_at: datetime | None = None
+    value: SecretStr | None = Field(
+        default=None,
+        description="The credential; never shown again. Left out on an update, it stays.",
+    )
+    key_id: KeyId | None = Field(
+        default=None, description="The master key that seals the value, from a read; ignored."
+    )
+    updated_at: datetime | None = Field(
+        default=None, description="Since when the value is there, from a read; ignored."
+    )
 
 
 class PublicRef(SecretRef):

@@ -1,0 +1,1 @@
+"""Real servers for tests, alone and in groups."""

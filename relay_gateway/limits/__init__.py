@@ -1,0 +1,1 @@
+"""Limits: counting what requests use, in this process, on this machine or in a shared store."""

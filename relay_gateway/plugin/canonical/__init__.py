@@ -1,0 +1,108 @@
+"""The provider-neutral form of requests, answers and stream events that codecs translate to and
+from.
+
+A :class:`~relay_gateway.plugin.codec.WireCodec` reads one wire format into these structs and writes
+them in it, so n formats need n codecs and not n². Everything here is data: frozen, without I/O and
+without a rule of any one provider.
+"""
+
+from relay_gateway.plugin.canonical.blobs import SEAL_PREFIX, Blob, seal, unseal
+from relay_gateway.plugin.canonical.events import (
+    ArgumentsDelta,
+    Failed,
+    Finished,
+    PartStarted,
+    PartStopped,
+    Ping,
+    ReasoningDelta,
+    RefusalDelta,
+    Signed,
+    Started,
+    StreamEvent,
+    TextDelta,
+    UsageSeen,
+)
+from relay_gateway.plugin.canonical.parts import (
+    Audio,
+    Base64,
+    CacheMark,
+    Document,
+    Image,
+    NativePart,
+    Part,
+    PlainText,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Url,
+)
+from relay_gateway.plugin.canonical.request import (
+    CanonicalRequest,
+    JsonOutput,
+    Message,
+    NativeTool,
+    Origin,
+    ReasoningOptions,
+    Role,
+    Tool,
+    ToolChoice,
+    Unheld,
+)
+from relay_gateway.plugin.canonical.response import (
+    CanonicalResponse,
+    Stop,
+    StopKind,
+    TokenLogprob,
+    Usage,
+)
+
+__all__ = [
+    "SEAL_PREFIX",
+    "ArgumentsDelta",
+    "Audio",
+    "Base64",
+    "Blob",
+    "CacheMark",
+    "CanonicalRequest",
+    "CanonicalResponse",
+    "Document",
+    "Failed",
+    "Finished",
+    "Image",
+    "JsonOutput",
+    "Message",
+    "NativePart",
+    "NativeTool",
+    "Origin",
+    "Part",
+    "PartStarted",
+    "PartStopped",
+    "Ping",
+    "PlainText",
+    "Reasoning",
+    "ReasoningDelta",
+    "ReasoningOptions",
+    "Refusal",
+    "RefusalDelta",
+    "Role",
+    "Signed",
+    "Started",
+    "Stop",
+    "StopKind",
+    "StreamEvent",
+    "Text",
+    "TextDelta",
+    "TokenLogprob",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
+    "ToolResult",
+    "Unheld",
+    "Url",
+    "Usage",
+    "UsageSeen",
+    "seal",
+    "unseal",
+]

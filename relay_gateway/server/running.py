@@ -1,0 +1,61 @@
+"""What a gateway that is running says about its host keys, for ``relay-gateway doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+
+from relay_gateway.server.finding import Finding
+from relay_gateway.settings import Settings
+
+SECONDS: Final = 3.0
+MAX_KEYS: Final = 1000
+NAME: Final = "running gateway"
+
+
+async def check_running(settings: Settings) -> list[Finding]:
+    """One finding per host key that the gateway of these settings leaves out right now, or whose
+    host it does; one that says so where it does not run, or keeps them all in use."""
+    if settings.control_port is None or settings.admin_token is None:
+        return [Finding(NAME, True, "not asked: it has no control plane or no admin token here")]
+    where = f"http://{_address(settings)}:{settings.control_port}"
+    headers = {"authorization": f"Bearer {settings.admin_token.reveal()}"}
+    try:
+        async with httpx.AsyncClient(
+            base_url=where, headers=headers, trust_env=False, timeout=SECONDS
+        ) as client:
+            answer = await client.get("/host-keys", params={"limit": MAX_KEYS})
+    except httpx.TransportError:
+        return [Finding(NAME, True, f"none answers at {where}, so nothing is known to be benched")]
+    if answer.status_code != 200:
+        told = f"{where} answers {answer.status_code}; is another service there?"
+        return [Finding(NAME, True, f"not asked: {told}")]
+    found = [one for item in answer.json()["items"] for one in _troubles(item)]
+    return found or [Finding(NAME, True, "all host keys and their hosts are in use")]
+
+
+def _address(settings: Settings) -> str:
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - it is compared, not bound
+    host = anywhere.get(settings.control_host, settings.control_host)
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _troubles(item: Mapping[str, Any]) -> list[Finding]:
+    """What is wrong with one host key as a list shows it."""
+    name, status = f"host key {item['metadata']['slug']} in use", item.get("status") or {}
+    found = []
+    if status.get("state") in ("benched", "partly-benched"):
+        left = status.get("secondsLeft")
+        detail = f"{status['state']}, {left:g} s left: {status.get('reason')}"
+        found.append(Finding(name, False, detail))
+    for bench in status.get("models", ()):
+        detail = f"left out for model {bench['modelId']}, {bench['secondsLeft']:g} s left: "
+        found.append(Finding(name, False, detail + bench["reason"]))
+    host = status.get("host")
+    if host and host["state"] != "available":
+        left = host["secondsLeft"] or 0.0
+        detail = f"its host is {host['state']}, {left:g} s left: {host['reason']}"
+        found.append(Finding(name, False, detail))
+    return found

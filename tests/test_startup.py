@@ -1,0 +1,128 @@
+"""What a start loads: the figures of time and memory are kept by what must not be among it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SERVE = """
+import json, os, signal, sys
+from relay_gateway.cli import main, serve
+
+def announce(started, prepared):
+    print(json.dumps(sorted(sys.modules)), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+serve._announce = announce
+main.main(["serve"])
+"""
+NEEDED = {"cryptography", "fastapi", "relay_gateway_secret_aws", "sqlalchemy", "uvloop"}
+OF_NO_USE = {
+    "alembic": "the database has the schema of this version",
+    "asyncpg": "the database is SQLite",
+    "bcrypt": "nobody has logged in",
+    "boto3": "no credential is in the secret store of a vendor",
+    "botocore": "the same",
+    "click": "uvicorn has a command line of its own, which nobody uses",
+    "httpx": "upstreams are not spoken to with it",
+    "hvac": "no credential is in the secret store of a vendor",
+    "mako": "it belongs to Alembic",
+    "multiprocessing": "uvicorn starts no processes",
+    "prometheus_client": "nobody has scraped",
+    "pydantic.v1": "no model is one of Pydantic 1",
+    "pygments": "it belongs to Alembic",
+    "re2": "no guard has a pattern",
+    "redis": "limits are counted in memory",
+    "relay_gateway.testing": "this is no test",
+    "rich": "nothing but lines is printed",
+    "sqlalchemy.dialects.postgresql": "the database is SQLite",
+    "sqlalchemy.orm": "there are tables, not objects",
+}
+"""By module: why a gateway on SQLite that is up and at rest does not have it."""
+COUNTED = re.compile(r"\\[wWdDsS][^\[\]\s]*\]?\{(?:\d+,)?(\d+)\}")
+FEW = 16
+
+
+def run(program: str, directory: Path, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=directory,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def modules_of_a_start(directory: Path) -> set[str]:
+    environ = {"RELAY_PORT": "0", "RELAY_CONTROL_PORT": "0", "HOME": str(directory)}
+    return set(json.loads(run(SERVE, directory, **environ)))
+
+
+def test_a_gateway_at_rest_has_loaded_nothing_of_no_use(tmp_path: Path) -> None:
+    assert "alembic" in modules_of_a_start(tmp_path)  # the first start makes the tables
+    loaded = modules_of_a_start(tmp_path)
+    assert loaded >= NEEDED
+    assert {name: why for name, why in OF_NO_USE.items() if name in loaded} == {}
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "module"),
+    [
+        ("sqlalchemy.ext.asyncio", "AsyncSession", "sqlalchemy.ext.asyncio.session"),
+        ("sqlalchemy.ext.asyncio", "async_scoped_session", "sqlalchemy.ext.asyncio.scoping"),
+        ("uvicorn", "run", "uvicorn.main"),
+    ],
+)
+def test_what_was_not_loaded_is_there_for_who_asks(
+    package: str, name: str, module: str, tmp_path: Path
+) -> None:
+    program = f"""
+import sys
+from relay_gateway.cli.deferred_imports import load_without_unused
+load_without_unused()
+assert {module!r} not in sys.modules
+import {package} as package
+assert not hasattr(package, "nothing_of_the_kind")
+from {package} import {name}
+assert {name} is vars(sys.modules[{module!r}])[{name!r}] is package.{name}
+assert {name}.__module__ == {module!r}
+print("found")
+"""
+    assert run(program, tmp_path) == "found\n"
+
+
+def test_a_package_that_is_loaded_stays_as_it_is(tmp_path: Path) -> None:
+    program = """
+import sqlalchemy.ext.asyncio as package
+before = dict(vars(package))
+from relay_gateway.cli.deferred_imports import load_without_unused
+load_without_unused()
+assert vars(package) == before
+print("same")
+"""
+    assert run(program, tmp_path) == "same\n"
+
+
+def test_no_pattern_counts_far_over_all_letters_or_digits_there_are() -> None:
+    # Letters of all scripts, 64 times: the validator makes a table of 6 MiB of that.
+    assert COUNTED.search(r"^[\w+=,.@-]{2,64}$")
+    sources = [*ROOT.glob("relay_gateway/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sources
+        for line in path.read_text("utf-8").splitlines()
+        if "pattern=" in line
+        for match in COUNTED.finditer(line)
+        if int(match[1]) > FEW
+    ]
+    assert found == []
