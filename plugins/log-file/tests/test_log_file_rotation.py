@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -216,6 +216,27 @@ async def test_a_file_in_both_forms_is_read_once_and_then_one_is_deleted(
     assert [one.path for one in Folder(active).segments()] == [plain]
     tidier(active, context).run()
     assert names_in(active.parent) == [compressed.name]
+
+
+def test_f18_a_file_that_is_compressed_while_the_directory_is_listed_is_not_missed(
+    active: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = rotated_by_hand(active, b"{}\n").name
+    listed, left = Path.iterdir, [1]
+
+    def listing(path: Path) -> Iterator[Path]:
+        """A listing that was past the new name when it came, and comes to the old one too late."""
+        found = list(listed(path))
+        if path == active.parent and left:
+            left.clear()
+            found = [one for one in found if one.name != name]
+            tidier(active, context).run()
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", listing)
+    assert [one.number for one in Folder(active).segments()] == [1]
+    assert not left
+    assert f"{name}.gz" in names_in(active.parent)
 
 
 def test_only_one_process_tidies_up_at_a_time(active: Path, context: PluginContext) -> None:

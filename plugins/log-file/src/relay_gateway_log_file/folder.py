@@ -96,18 +96,24 @@ class Folder:
         name = f"{stem}.{_compact(first)}.{_compact(last)}.{number}{suffix}"
         return Segment(self.active.with_name(name), first, last, number)
 
+    def _names(self) -> set[str]:
+        """All names in the directory, in one of two listings. A file whose name changes while the
+        directory is listed, as in another thread or process that compresses it, may be missed under
+        both of its names; it is in the next listing, because it is renamed only once."""
+        return {path.name for _ in range(2) for path in self.active.parent.iterdir()}
+
     def sync(self) -> None:
         """Makes new names outlive a power cut."""
         sync_directory(self.active.parent)
 
     def _forms(self) -> Iterator[tuple[Segment, str]]:
-        for path in self.active.parent.iterdir():
-            found = self._name.fullmatch(path.name)
+        for name in self._names():
+            found = self._name.fullmatch(name)
             if found is None:
                 continue
             with suppress(ValueError):  # the thirteenth month: not one of ours
                 first, last = _seconds(found[2]), _seconds(found[3])
-                plain = path.with_name(found[1])
+                plain = self.active.with_name(found[1])
                 yield Segment(plain, first, last, int(found[4])), found[5] or ""
 
 

@@ -80,7 +80,7 @@ class Tidier:
 
     def _compress(self) -> None:
         for partial in self._folder.partials():
-            partial.unlink()
+            partial.unlink(missing_ok=True)
         if not self._retention.compress:
             return
         # The newest last: whoever learns its ids reads it faster as it is.
