@@ -141,7 +141,7 @@ class Call:
         return call
 
     def fail(self, outcome: Outcome, code: str) -> None:
-        """Notes how the request ended; the first note stands."""
-        if self.outcome == "ok":
+        """Notes how the request ended; the first note stands, and what is accounted for already."""
+        if self.outcome == "ok" and not self.settled:
             self.outcome = outcome
             self.error_code = code

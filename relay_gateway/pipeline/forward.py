@@ -170,7 +170,9 @@ class Forwarder:
 
     def _break_off(self, status: int, code: str, message: str, last: bytes) -> None:
         call = self._call
-        if self._tap.is_stream:
+        if call.settled:
+            last = b""  # the caller has the last event, after which there is nothing to say
+        elif self._tap.is_stream:
             # The last event may be unfinished: a blank line keeps ours from becoming part of it.
             problem = Problem(status, code, message, request_id=call.request_id)
             last += b"\n\n" + call.wire_format.dialect().error_event(problem)

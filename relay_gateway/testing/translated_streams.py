@@ -162,12 +162,15 @@ def judge_cut(
     """Half of a stream is a beginning of the whole one, an error event and a broken connection.
 
     Where everything but the figures had been said, with the reason to stop, it may end cleanly:
-    there are hosts that say no more.
+    there are hosts that say no more. What breaks off after the last event is a whole answer.
     """
     told = translate([left], upstream, caller, failure)
     if told.complete:
         assert failure is None, f"a clean end although the upstream failed: {told}"
         assert _said(told, caller) == _said(whole, caller), f"a clean end of {left!r}: {told}"
+        return
+    if told.outcome == "ok":
+        assert told.data == whole.data, f"accounted for before it had gone out: {left!r}: {told}"
         return
     beginning, _, _ = told.data.rpartition(b"\n\n\n")
     # The blank line that keeps the error event apart, after events that end with one.

@@ -53,3 +53,14 @@ async def test_f35_translated_streams_cut_at_each_byte_never_end_cleanly(
     closed = UpstreamClosedError("the peer closed")
     for at in range(1, len(data) + 1, 7):
         judge_cut(data[:at], whole, FORMATS[target], FORMATS[source], closed)
+
+
+@pytest.mark.parametrize("source", [name for name in FORMATS if name != "chat"])
+async def test_f35_a_stream_without_a_reason_to_stop_is_recorded_as_broken(source: str) -> None:
+    asked = Asked("Hello", "m", streamed=True)
+    events = chat.events(reply_to(asked), asked)
+    pieces = [event for event in events if b'"finish_reason":"' not in event]
+    assert pieces[-1] == b"data: [DONE]\n\n"
+    told = translate([b"".join(pieces)], FORMATS["chat"], FORMATS[source])
+    assert (told.complete, told.outcome) == (False, "upstream_error")
+    assert b"broke off" in told.data
