@@ -3,12 +3,17 @@ the caller has it."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Protocol
 
 from relay_gateway.errors import UpstreamError, UpstreamTimeoutError
 from relay_gateway.pipeline.call import Call
+from relay_gateway.pipeline.carrier import (
+    INTERRUPTED,
+    TRUNCATED,
+    Accounts,
+    Carrier,
+    Interruptible,
+)
 from relay_gateway.pipeline.pings import Pinger
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.refusals import is_about_the_answer
@@ -16,6 +21,7 @@ from relay_gateway.pipeline.taps import (
     EVENT_STREAM,
     JSON,
     MAX_METERED_BODY,
+    Tap,
     make_tap,
     meter_body,
     readable_type,
@@ -24,44 +30,14 @@ from relay_gateway.plugin.usage import Outcome
 from relay_gateway.plugin.wire import Problem
 
 BROKEN_STREAM = "the answer of the upstream broke off"
-INTERRUPTED = "interrupted"
-TRUNCATED = "stream_truncated"
 STOPPING = "the gateway is stopping; send the request again"
 
 
-class Interruptible(Protocol):
-    """An answer that is under way without a task of its own."""
+class Forwarder(Carrier):
+    """Carries an answer of gateway mode: as its tap writes it, with signs of life where nothing is
+    said for long, and with an error event where a stream breaks off."""
 
-    def interrupt(self) -> None:
-        """Ends it now, because the gateway has no more time for it."""
-
-
-class Accounts(Protocol):
-    """Who closes requests."""
-
-    def account(self, call: Call, caller: Caller, unsent: int) -> None:
-        """Writes down what a request was, once, before the last ``unsent`` bytes go out."""
-
-    def settle(self, call: Call, caller: Caller) -> None:
-        """The answer has ended; accounts for it where that is not done yet."""
-
-
-class Forwarder:
-    """Carries the body of one answer. It ends in exactly one of four ways — the upstream ended,
-    the upstream failed, the caller left, the gateway stops — and then settles once. Until then it
-    is in ``running``."""
-
-    __slots__ = (
-        "_accounts",
-        "_call",
-        "_caller",
-        "_exchange",
-        "_last",
-        "_pinger",
-        "_running",
-        "_tap",
-        "_timer",
-    )
+    __slots__ = ("_pinger",)
 
     def __init__(
         self,
@@ -70,28 +46,18 @@ class Forwarder:
         exchange: Exchange,
         accounts: Accounts,
         running: set[Interruptible],
+        tap: Tap | None = None,
     ) -> None:
-        self._call = call
-        self._caller = caller
-        self._exchange = exchange
-        self._accounts = accounts
-        self._running = running
-        self._last = b""
-        """The last piece, which waits until it is accounted for."""
-        self._tap = make_tap(call, exchange)
-        self._timer: asyncio.TimerHandle | None = None
+        tap = tap or make_tap(call, exchange)
+        super().__init__(call, caller, exchange, accounts, running, tap)
         self._pinger: Pinger | None = None
 
     def begin(self, headers: bytes) -> None:
         """Sends the head of the answer and lets the body come."""
-        caller, exchange = self._caller, self._exchange
-        self._running.add(self)
-        caller.on_disconnect = self._caller_gone
-        caller.on_flow = self._flow
-        if self._call.deadline is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(self._call.deadline, self._out_of_time)
-        caller.start(exchange.status, headers, None if self._tap.edits else exchange.headers.length)
+        exchange = self._exchange
+        self._watch()
+        length = None if self._tap.edits else exchange.headers.length
+        self._caller.start(exchange.status, headers, length)
         self._pinger = self._make_pinger()
         exchange.receive(self)
 
@@ -125,11 +91,17 @@ class Forwarder:
             self._last += chunk
             return
         if tap.last:
-            # To the caller this is the end, whatever the upstream does with its connection.
-            self._accounts.account(call, self._caller, len(chunk))
+            self._account_early(len(chunk))
         self._caller.write(chunk)
         if self._pinger is not None:
             self._pinger.written()
+
+    def _account_early(self, unsent: int) -> None:
+        """To the caller this is the end, whatever the upstream does with its connection."""
+        self._accounts.account(self._call, self._caller, unsent)
+        if self._pinger is not None:
+            self._pinger.stop()
+            self._pinger = None
 
     def end(self) -> None:
         """The body is complete; a stream that lacks its own end is not."""
@@ -145,11 +117,7 @@ class Forwarder:
             self._call.fail("upstream_error", TRUNCATED)
             self._break_off(502, TRUNCATED, BROKEN_STREAM, last)
             return
-        self._leave(len(last))
-        if last:
-            self._caller.write(last)
-        self._caller.finish()
-        self._accounts.settle(self._call, self._caller)
+        self._finish(last)
 
     def failed(self, error: UpstreamError) -> None:
         """The answer broke off: the caller is told, and never sees a clean end."""
@@ -176,41 +144,17 @@ class Forwarder:
             # The last event may be unfinished: a blank line keeps ours from becoming part of it.
             problem = Problem(status, code, message, request_id=call.request_id)
             last += b"\n\n" + call.wire_format.dialect().error_event(problem)
-        self._leave(len(last))
-        if last:
-            self._caller.write(last)
-        self._caller.abort()
-        self._accounts.settle(call, self._caller)
-
-    def _caller_gone(self) -> None:
-        self._exchange.cancel()
-        if not self._tap.terminal:
-            self._call.fail("cancelled", "client_closed")
-        self._leave(0)
-        self._accounts.settle(self._call, self._caller)
-
-    def _out_of_time(self) -> None:
-        self._exchange.cancel()
-        self.failed(UpstreamTimeoutError("the caller's deadline has passed", phase="total"))
+        self._abort(last)
 
     def _flow(self, writable: bool) -> None:  # noqa: FBT001 - the signature of the port
         if self._pinger is not None:
             self._pinger.pause(paused=not writable)
-        if writable:
-            self._exchange.resume()
-        else:
-            self._exchange.pause()
+        super()._flow(writable)
 
     def _leave(self, unsent: int) -> None:
-        """Nothing more is waited for: accounts for the answer, of which ``unsent`` bytes are still
-        to be sent."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._pinger is not None:
             self._pinger.stop()
-        self._caller.on_disconnect = self._caller.on_flow = None
-        self._running.discard(self)
-        self._accounts.account(self._call, self._caller, unsent)
+        super()._leave(unsent)
 
 
 def take_whole(call: Call, exchange: Exchange) -> bytes | None:

@@ -8,7 +8,8 @@ from zlib import crc32
 
 from relay_gateway.errors import FAULTS, PluginError, RequestRefusedError
 from relay_gateway.pipeline.call import Call
-from relay_gateway.pipeline.forward import Accounts, Forwarder, Interruptible
+from relay_gateway.pipeline.carrier import Accounts, Interruptible
+from relay_gateway.pipeline.forward import Forwarder
 from relay_gateway.pipeline.guarding import Post, Watch, is_sound, unavailable
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.taps import TranslatingTap
@@ -147,8 +148,7 @@ class GuardedForwarder(Forwarder):
         running: set[Interruptible],
         tap: GuardingTap,
     ) -> None:
-        super().__init__(call, caller, exchange, _Concluding(accounts, tap), running)
-        self._tap = tap
+        super().__init__(call, caller, exchange, _Concluding(accounts, tap), running, tap)
 
     def data(self, chunk: bytes) -> None:
         """A piece of the answer."""

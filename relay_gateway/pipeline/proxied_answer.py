@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from relay_gateway.errors import UpstreamError, UpstreamTimeoutError
@@ -13,7 +12,13 @@ from relay_gateway.http.content_decoder import (
     is_encoded,
 )
 from relay_gateway.pipeline.call import Call
-from relay_gateway.pipeline.forward import INTERRUPTED, TRUNCATED, Accounts, Interruptible
+from relay_gateway.pipeline.carrier import (
+    INTERRUPTED,
+    TRUNCATED,
+    Accounts,
+    Carrier,
+    Interruptible,
+)
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.taps import EVENT_STREAM, JSON, BodyTap, StreamTap, Tap
 from relay_gateway.plugin.wire import WireFormat
@@ -22,21 +27,11 @@ MAX_DECODED = 1024 * 1024 * 1024
 """How much of an encoded answer is decoded to meter it."""
 
 
-class ProxiedAnswer:
-    """Carries one answer; like the forwarder of gateway mode, but adds nothing of its own: an
-    answer that breaks off ends with an aborted connection, one that only lacks its last event as it
-    came. It settles once at the end; until then it is in ``running``."""
+class ProxiedAnswer(Carrier):
+    """Carries an answer of proxy mode and adds nothing of its own: one that breaks off ends with an
+    aborted connection, one that only lacks its last event as it came."""
 
-    __slots__ = (
-        "_accounts",
-        "_call",
-        "_caller",
-        "_exchange",
-        "_last",
-        "_running",
-        "_tap",
-        "_timer",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
@@ -46,29 +41,17 @@ class ProxiedAnswer:
         accounts: Accounts,
         running: set[Interruptible],
     ) -> None:
-        self._call = call
-        self._caller = caller
-        self._exchange = exchange
-        self._accounts = accounts
-        self._running = running
-        self._last = b""
-        """The last piece, which waits until it is accounted for."""
-        self._tap = make_proxied_tap(call, exchange)
-        self._timer: asyncio.TimerHandle | None = None
+        tap = make_proxied_tap(call, exchange)
+        super().__init__(call, caller, exchange, accounts, running, tap)
 
     def begin(self, headers: bytes) -> None:
         """Sends the head of the answer, ``headers`` being its header lines, and lets the body
         come."""
-        call, caller, exchange = self._call, self._caller, self._exchange
-        call.streamed = self._tap.is_stream
-        self._running.add(self)
-        caller.on_disconnect = self._caller_gone
-        caller.on_flow = self._flow
-        if call.deadline is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(call.deadline, self._out_of_time)
+        exchange = self._exchange
+        self._call.streamed = self._tap.is_stream
+        self._watch()
         dated = b"date" in exchange.headers
-        caller.start(exchange.status, headers, exchange.headers.length, dated=dated)
+        self._caller.start(exchange.status, headers, exchange.headers.length, dated=dated)
         exchange.receive(self)
 
     def data(self, chunk: bytes) -> None:
@@ -88,12 +71,7 @@ class ProxiedAnswer:
         self._tap.complete()
         if self._tap.broken:
             self._call.fail("upstream_error", TRUNCATED)
-        last = self._last
-        self._leave(len(last))
-        if last:
-            self._caller.write(last)
-        self._caller.finish()
-        self._accounts.settle(self._call, self._caller)
+        self._finish(self._last)
 
     def failed(self, error: UpstreamError) -> None:
         """The answer broke off: the caller never sees a clean end."""
@@ -107,35 +85,6 @@ class ProxiedAnswer:
         if not self._tap.terminal:
             self._call.fail("aborted", INTERRUPTED)
         self._abort()
-
-    def _abort(self) -> None:
-        self._leave(0)
-        self._caller.abort()
-        self._accounts.settle(self._call, self._caller)
-
-    def _caller_gone(self) -> None:
-        self._exchange.cancel()
-        if not self._tap.terminal:
-            self._call.fail("cancelled", "client_closed")
-        self._leave(0)
-        self._accounts.settle(self._call, self._caller)
-
-    def _out_of_time(self) -> None:
-        self._exchange.cancel()
-        self.failed(UpstreamTimeoutError("the caller's deadline has passed", phase="total"))
-
-    def _flow(self, writable: bool) -> None:  # noqa: FBT001 - the signature of the port
-        if writable:
-            self._exchange.resume()
-        else:
-            self._exchange.pause()
-
-    def _leave(self, unsent: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._caller.on_disconnect = self._caller.on_flow = None
-        self._running.discard(self)
-        self._accounts.account(self._call, self._caller, unsent)
 
 
 class DecodingTap(Tap):

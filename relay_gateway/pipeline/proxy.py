@@ -27,8 +27,8 @@ from relay_gateway.pipeline.authenticate import Authenticator, check, look_up, u
 from relay_gateway.pipeline.breaker import HostBreakers
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.capture import Payloads, is_wanted
+from relay_gateway.pipeline.carrier import Interruptible
 from relay_gateway.pipeline.claims import is_limited
-from relay_gateway.pipeline.forward import Interruptible
 from relay_gateway.pipeline.inspection import Inspection, inspection_of
 from relay_gateway.pipeline.output_limit import refuse_more
 from relay_gateway.pipeline.ports import Caller

@@ -18,15 +18,10 @@ from relay_gateway.pipeline.authenticate import Authenticator, check
 from relay_gateway.pipeline.body import ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.capture import Payloads, is_wanted
+from relay_gateway.pipeline.carrier import INTERRUPTED, Interruptible
 from relay_gateway.pipeline.dispatch import Dispatcher
 from relay_gateway.pipeline.form import boundary_of, read_form
-from relay_gateway.pipeline.forward import (
-    INTERRUPTED,
-    STOPPING,
-    Forwarder,
-    Interruptible,
-    take_whole,
-)
+from relay_gateway.pipeline.forward import STOPPING, Forwarder, take_whole
 from relay_gateway.pipeline.opening import Opening
 from relay_gateway.pipeline.output_limit import bounded_output
 from relay_gateway.pipeline.ports import Caller, Exchange

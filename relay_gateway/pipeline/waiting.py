@@ -7,8 +7,8 @@ from typing import Protocol
 from relay_gateway.errors import UpstreamError
 from relay_gateway.log import request_id
 from relay_gateway.pipeline.call import Call
+from relay_gateway.pipeline.carrier import Interruptible
 from relay_gateway.pipeline.first_event import has_begun, is_stream
-from relay_gateway.pipeline.forward import Interruptible
 from relay_gateway.pipeline.opening import Opening
 from relay_gateway.pipeline.ports import Caller
 from relay_gateway.pipeline.route import Plan
