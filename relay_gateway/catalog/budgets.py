@@ -2,8 +2,9 @@
 
 Sums of all processes come from the database, about once a second; what this process has spent since
 is added to them, and so is what it has under way, by its estimate. A budget can therefore be
-overrun by what other processes spend and have under way within that second, and by estimates that
-were too low.
+overrun by what other processes spend until it is booked and read, which takes less than two seconds
+where the database answers within 50 ms, by what they have under way, and by estimates that were too
+low.
 """
 
 from __future__ import annotations
