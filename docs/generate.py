@@ -369,6 +369,7 @@ def _services(plugins: Plugins) -> ControlServices:
         login_failures=never,
         master_keys=never,
         spending=never,
+        instances=never,
         secret_backends=plugins.secret_backends,
         providers=plugins.providers,
         usage_reader=None,

@@ -16,10 +16,11 @@ class LiveCatalog:
     ``loaded`` is false until there is a first snapshot; ``serves`` until then, too, and again when
     the snapshot has become too old. ``error`` is the reason why the catalog cannot be read anew,
     ``None`` as long as it can. ``confirmed_at`` is when the snapshot was last known to be what the
-    database has, in seconds since the epoch.
+    database has, in seconds since the epoch; ``applied_at`` is when it became the current one, by
+    the monotonic clock.
     """
 
-    __slots__ = ("confirmed_at", "current", "error", "loaded", "serves", "source")
+    __slots__ = ("applied_at", "confirmed_at", "current", "error", "loaded", "serves", "source")
 
     def __init__(self) -> None:
         self.current = Snapshot()
@@ -28,6 +29,7 @@ class LiveCatalog:
         self.error: str | None = None
         self.source: Source | None = None
         self.confirmed_at = 0.0
+        self.applied_at = 0.0
 
     @property
     def age(self) -> float:
@@ -36,8 +38,7 @@ class LiveCatalog:
 
     def swap(self, snapshot: Snapshot) -> None:
         """Makes ``snapshot`` the current one, whole: it is what the database has now."""
-        self.current = snapshot
-        self.loaded = True
+        self._put(snapshot)
         self.confirm()
 
     def confirm(self) -> None:
@@ -49,8 +50,8 @@ class LiveCatalog:
 
     def restore(self, snapshot: Snapshot, confirmed_at: float) -> None:
         """Makes a ``snapshot`` from disk the current one, for a database that cannot be asked."""
-        self.current = snapshot
-        self.loaded = self.serves = True
+        self._put(snapshot)
+        self.serves = True
         self.source = "disk"
         self.confirmed_at = confirmed_at
 
@@ -61,3 +62,8 @@ class LiveCatalog:
     def expire(self) -> None:
         """Serves no more until a snapshot is confirmed."""
         self.serves = False
+
+    def _put(self, snapshot: Snapshot) -> None:
+        self.current = snapshot
+        self.loaded = True
+        self.applied_at = time.monotonic()

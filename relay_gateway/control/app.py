@@ -19,6 +19,8 @@ from relay_gateway.control.host_state import HostStateRoutes
 from relay_gateway.control.host_test import HostTestRoutes
 from relay_gateway.control.hosts import HostRules, ModelRules
 from relay_gateway.control.inference import InferenceRoutes
+from relay_gateway.control.instances import STRUCTS as INSTANCE_STRUCTS
+from relay_gateway.control.instances import InstanceRoutes
 from relay_gateway.control.key_routes import HostKeyRoutes, RelayKeyRoutes
 from relay_gateway.control.logs import STRUCTS, LogRoutes
 from relay_gateway.control.master_key_routes import STRUCTS as MASTER_KEY_STRUCTS
@@ -63,11 +65,13 @@ def create_control_app(services: ControlServices) -> FastAPI:
         *MASTER_KEY_STRUCTS,
         *RESOLVE_STRUCTS,
         *PLUGIN_STRUCTS,
+        *INSTANCE_STRUCTS,
     )
     docs = Documentation(services.version, structs, header_prefix=services.access.header_prefix)
     sessions = Sessions(services)
     OperationRoutes(services, docs, app).add_to(app)
     PluginRoutes(services, docs).add_to(app)
+    InstanceRoutes(services, docs).add_to(app)
     MasterKeyRoutes(services, docs).add_to(app)
     SessionRoutes(services, docs, sessions).add_to(app)
     SettingsRoutes(services, docs).add_to(app)

@@ -26,6 +26,7 @@ from relay_gateway.secret import Secret
 from relay_gateway.storage import (
     AuditLog,
     CatalogStore,
+    InstanceStore,
     LoginFailures,
     MasterKeyStore,
     RelayKeyUses,
@@ -154,7 +155,8 @@ class ControlServices:
     ``usage_sinks`` are the names of those that receive records, ``payload_loggers`` gives the
     loggers that receive payloads; ``refusal_of_sink`` and ``refusal_of_logger`` tell why nothing
     can be sent to one. ``metrics`` gives the series of all processes. ``inference_url``
-    is where the inference plane listens. ``reload_plugins`` reads ``relay.toml`` again and raises
+    is where the inference plane listens, ``gateway_id`` tells this gateway from others on the same
+    database. ``reload_plugins`` reads ``relay.toml`` again and raises
     :class:`ConfigurationError` for one that is not valid. ``is_signed`` tells whether a signature
     of the audit log's checkpoint is a gateway's own.
     """
@@ -167,6 +169,7 @@ class ControlServices:
     login_failures: LoginFailures
     master_keys: MasterKeyStore
     spending: SpendingStore
+    instances: InstanceStore
     secret_backends: Mapping[str, SecretBackend[Any]]
     providers: Mapping[str, UpstreamProvider[Any]]
     usage_reader: UsageReader | None
@@ -186,6 +189,7 @@ class ControlServices:
     explainer: Explainer
     prober: HostProber
     inference_url: str = ""
+    gateway_id: str = ""
     is_signed: Callable[[bytes, str], bool] = _not_signed
     commit: str | None = None
     users: Mapping[str, Secret] = field(default_factory=dict)

@@ -40,6 +40,7 @@ from relay_gateway.pipeline.translate import Translator
 from relay_gateway.plugin import SystemClock, UsageRecord
 from relay_gateway.registry import PluginKind, Plugins
 from relay_gateway.server.gateway import Gateway
+from relay_gateway.server.heartbeat import Member
 from relay_gateway.server.last_good import LastGoodFile
 from relay_gateway.server.record_sinks import RecordSinks
 from relay_gateway.server.watch import CatalogWatcher, Upkeep
@@ -62,9 +63,10 @@ def assemble(
     limiter: Limiter,
     preparation: Callable[[], Awaitable[None]],
     environ: Mapping[str, str],
+    member: Member,
 ) -> Gateway:
-    """All parts of one process, joined. ``preparation`` brings the database to this version when
-    it could not be asked before."""
+    """All parts of the process ``member``, joined. ``preparation`` brings the database to this
+    version when it could not be asked before."""
     clock = SystemClock()
     live = LiveCatalog()
     pools = KeyPools(clock)
@@ -139,6 +141,7 @@ def assemble(
         budgets=budgets,
         requests=requests,
         environ=environ,
+        member=member,
     )
 
 

@@ -36,6 +36,7 @@ from relay_gateway.server.access import access_rules
 from relay_gateway.server.audit_upkeep import checkpoint_signer
 from relay_gateway.server.gathering import ALONE, Gathering
 from relay_gateway.server.guards import GuardDuty
+from relay_gateway.server.heartbeat import Heartbeat, Member
 from relay_gateway.server.instruments import Instruments
 from relay_gateway.server.key_watch import MasterKeyWatch
 from relay_gateway.server.plugin_reload import PluginReload, reader
@@ -49,6 +50,7 @@ from relay_gateway.settings import Settings
 from relay_gateway.storage import (
     AuditLog,
     CatalogStore,
+    InstanceStore,
     LoginFailures,
     MasterKeyStore,
     RelayKeyUses,
@@ -87,6 +89,7 @@ class Gateway:
     budgets: BudgetGate
     requests: RequestMetrics
     environ: Mapping[str, str]
+    member: Member
     listener: CatalogListener | None = None
     guards: GuardDuty = field(init=False)
     instruments: Instruments = field(init=False)
@@ -96,6 +99,7 @@ class Gateway:
     gathering: Gathering = field(init=False)
     states: ProcessStates = field(init=False)
     key_watch: MasterKeyWatch = field(init=False)
+    heartbeat: Heartbeat = field(init=False)
 
     def __post_init__(self) -> None:
         self.guards = GuardDuty(self.plugins, self.translator, self.plane)
@@ -125,6 +129,9 @@ class Gateway:
         self.key_watch = MasterKeyWatch(
             MasterKeys(MasterKeyStore(self.engine), self.plugins.secret_backends)
         )
+        self.heartbeat = Heartbeat(
+            InstanceStore(self.engine), self.member, self.settings.port, self.live, self.readiness
+        )
 
     def control_services(self) -> ControlServices:
         """What the control plane works with."""
@@ -137,6 +144,8 @@ class Gateway:
             login_failures=LoginFailures(self.engine),
             master_keys=MasterKeyStore(self.engine),
             spending=SpendingStore(self.engine),
+            instances=InstanceStore(self.engine),
+            gateway_id=self.member.gateway_id,
             secret_backends=self.plugins.secret_backends,
             providers=self.plugins.providers,
             usage_reader=None,

@@ -25,6 +25,11 @@ CONTROL = "control"
 _log = logging.getLogger(__name__)
 
 
+def worker_name(number: int) -> str:
+    """The name of a worker; they are numbered from 1."""
+    return f"worker-{number}"
+
+
 class Gathering:
     """Collects the series of this process and of ``workers``. Those who ask at the same time share
     one collection."""
@@ -38,7 +43,7 @@ class Gathering:
         self._own = own
         self._place = Place(name)
         self._workers = [
-            (Place(f"worker-{number}"), box) for number, box in enumerate(workers, start=1)
+            (Place(worker_name(number)), box) for number, box in enumerate(workers, start=1)
         ]
         self._running: asyncio.Task[list[Series]] | None = None
 

@@ -14,6 +14,7 @@ from relay_gateway.server.audit_upkeep import AuditUpkeep
 from relay_gateway.server.database import open_engine
 from relay_gateway.server.gateway import Gateway
 from relay_gateway.server.guards import select_guards
+from relay_gateway.server.heartbeat import Member
 from relay_gateway.server.preparation import prepare_late
 from relay_gateway.server.state_store import open_limiter, state_store
 from relay_gateway.settings import Settings
@@ -31,11 +32,12 @@ async def open_gateway(
     environ: Mapping[str, str] = os.environ,
     *,
     prepared: bool,
+    member: Member | None = None,
 ) -> AsyncIterator[Gateway]:
     """Builds and opens all parts; closes them in reverse order.
 
     With ``prepared`` the database is of this version; otherwise it is brought there with ``seeds``
-    as soon as it can be asked.
+    as soon as it can be asked. Without ``member`` this process is all of its gateway.
     """
     async with AsyncExitStack() as stack:
         for name in settings.usage_logging.sinks:
@@ -48,8 +50,11 @@ async def open_gateway(
         report_store = partial(plugins.report, PluginKind.STATE_STORE)
         limiter = await stack.enter_async_context(open_limiter(settings, store, report_store))
         preparation = partial(prepare_late, settings, seeds, plugins, environ)
-        gateway = assemble(settings, plugins, engine, limiter, preparation, environ)
+        gateway = assemble(
+            settings, plugins, engine, limiter, preparation, environ, member or Member.alone()
+        )
         gateway.guards.begin(settings.guarding.order)
+        stack.push_async_callback(gateway.heartbeat.aclose)
         stack.push_async_callback(gateway.credentials.aclose)
         stack.push_async_callback(gateway.logins.aclose)
         stack.push_async_callback(gateway.client.aclose)
@@ -76,6 +81,7 @@ def _begin_upkeep(gateway: Gateway) -> None:
     watcher.listen(gateway.credentials.run())
     watcher.listen(gateway.limiter.keep_leases())
     watcher.listen(gateway.ledger.run())
+    watcher.listen(gateway.heartbeat.run())
     upkeep = AuditUpkeep(
         gateway.engine, settings.master_key, settings.audit_retention_days, SystemClock()
     )

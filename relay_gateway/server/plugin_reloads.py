@@ -11,7 +11,7 @@ import msgspec
 from relay_gateway.control.services import ProcessReload, ReloadedPlugin
 from relay_gateway.errors import RelayError
 from relay_gateway.registry import PluginChange
-from relay_gateway.server.gathering import ALONE, CONTROL
+from relay_gateway.server.gathering import ALONE, CONTROL, worker_name
 from relay_gateway.server.letterbox import Letterbox
 from relay_gateway.server.plugin_reload import PluginReload
 from relay_gateway.server.questions import ReloadPlugins, encoded
@@ -25,7 +25,7 @@ class PluginReloads:
 
     def __init__(self, own: PluginReload, workers: Sequence[Letterbox] = ()) -> None:
         self._own = own
-        self._workers = [(f"worker-{n}", box) for n, box in enumerate(workers, start=1)]
+        self._workers = [(worker_name(n), box) for n, box in enumerate(workers, start=1)]
 
     async def everywhere(self) -> list[ProcessReload]:
         """What has changed in each process. Raises :class:`RelayError` for a configuration that is

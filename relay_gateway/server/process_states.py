@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from relay_gateway.server.gathering import ALONE
+from relay_gateway.server.gathering import ALONE, worker_name
 from relay_gateway.server.letterbox import Letterbox
 from relay_gateway.server.questions import (
     Asked,
@@ -41,7 +41,7 @@ class ProcessStates:
 
     def __init__(self, own: Asked, workers: Sequence[Letterbox] = ()) -> None:
         self._own = own
-        self._workers = [_Worker(f"worker-{n}", box) for n, box in enumerate(workers, start=1)]
+        self._workers = [_Worker(worker_name(n), box) for n, box in enumerate(workers, start=1)]
 
     async def host_keys(self, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """By id what may be shown of each host key: one summary, and each process by itself."""

@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from relay_gateway.ids import new_id
 from relay_gateway.registry import Registry
 from relay_gateway.server.ending import Ending
 from relay_gateway.server.gateway import Gateway
-from relay_gateway.server.gathering import CONTROL, Gathering, encoded_report
+from relay_gateway.server.gathering import CONTROL, Gathering, encoded_report, worker_name
 from relay_gateway.server.hardening import withdraw
+from relay_gateway.server.heartbeat import Member
 from relay_gateway.server.letterbox import Answer, Answering, Letterbox, keep_only
 from relay_gateway.server.link import Order, SupervisorLine
 from relay_gateway.server.opening import open_gateway
@@ -49,6 +51,7 @@ def posts_of(
     """A post for each worker and, where the control plane is on, one for it. ``prepared`` is as
     in :func:`.open_gateway`; ``environ`` is what plugins see as the environment."""
     posts = []
+    gateway_id = new_id()
     boxes = [Letterbox.make() for _ in inference] if control is not None else []
     for slot, bound in enumerate(inference):
 
@@ -57,9 +60,10 @@ def posts_of(
         ) -> None:
             orders = Orders(line, inference)
             plugins = configure_plugins(settings, registry, environ, withdraw)
+            member = Member(gateway_id, worker_name(slot + 1))
             async with (
                 open_gateway(
-                    settings, plugins, registry.seeds, environ, prepared=prepared
+                    settings, plugins, registry.seeds, environ, prepared=prepared, member=member
                 ) as gateway,
                 _answering(gateway, boxes, slot),
             ):
@@ -67,7 +71,10 @@ def posts_of(
 
         posts.append(Post(f"worker {slot + 1}", slot, bound, work))
     if control is not None:
-        posts.append(_control_post(settings, registry, environ, control, boxes, prepared=prepared))
+        member = Member(gateway_id, CONTROL)
+        posts.append(
+            _control_post(settings, registry, environ, control, boxes, member, prepared=prepared)
+        )
     return posts
 
 
@@ -117,6 +124,7 @@ def _control_post(
     environ: Mapping[str, str],
     bound: socket.socket,
     boxes: Sequence[Letterbox],
+    member: Member,
     *,
     prepared: bool,
 ) -> Post:
@@ -125,7 +133,7 @@ def _control_post(
         keep_only(boxes, *(box.asking for box in boxes))
         plugins = configure_plugins(settings, registry, environ, withdraw)
         async with open_gateway(
-            settings, plugins, registry.seeds, environ, prepared=prepared
+            settings, plugins, registry.seeds, environ, prepared=prepared, member=member
         ) as gateway:
             gateway.gathering = Gathering(CONTROL, gateway.series, boxes)
             gateway.reloads = PluginReloads(gateway.plugin_reload, boxes)

@@ -4,6 +4,12 @@ from relay_gateway.storage.audit import AuditLog
 from relay_gateway.storage.catalog import CatalogStore
 from relay_gateway.storage.engine import create_engine
 from relay_gateway.storage.idempotency import CreateKey
+from relay_gateway.storage.instances import (
+    InstanceStore,
+    KnownInstance,
+    KnownInstances,
+    LifeSign,
+)
 from relay_gateway.storage.listing import InvalidCursorError, Listing
 from relay_gateway.storage.login_failures import LoginFailures
 from relay_gateway.storage.master_keys import MasterKeyStore
@@ -31,7 +37,11 @@ __all__ = [
     "EntityChange",
     "EntityRemoval",
     "EntityUpdate",
+    "InstanceStore",
     "InvalidCursorError",
+    "KnownInstance",
+    "KnownInstances",
+    "LifeSign",
     "Listing",
     "LoginFailures",
     "MasterKeyStore",

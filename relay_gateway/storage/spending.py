@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from sqlalchemy import Table, delete, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from relay_gateway.catalog.budgets import Account
 from relay_gateway.storage.engine import reading, writing
 from relay_gateway.storage.tables import spending, spending_head, spending_positions
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql, sqlite
+from relay_gateway.storage.upsert import insert_into
 
 BATCH = 200
 """How many rows one statement is about."""
@@ -108,7 +105,7 @@ async def _position(connection: AsyncConnection, spool: str) -> int:
 
 
 async def _note(connection: AsyncConnection, spool: str, position: int, now: int) -> None:
-    statement = _insert(connection, spending_positions).values(
+    statement = insert_into(connection.dialect.name, spending_positions).values(
         spool=spool, position=position, noted_at=now
     )
     await connection.execute(
@@ -120,7 +117,7 @@ async def _note(connection: AsyncConnection, spool: str, position: int, now: int
 
 
 async def _add(connection: AsyncConnection, rows: Sequence[Mapping[str, object]]) -> None:
-    statement = _insert(connection, spending).values(rows)
+    statement = insert_into(connection.dialect.name, spending).values(rows)
     await connection.execute(
         statement.on_conflict_do_update(
             index_elements=["period", "dimension", "value", "currency"],
@@ -130,14 +127,3 @@ async def _add(connection: AsyncConnection, rows: Sequence[Mapping[str, object]]
             },
         )
     )
-
-
-def _insert(connection: AsyncConnection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    # Each where it is needed: most processes meet one of the two only.
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-
-        return insert(table)
-    from sqlalchemy.dialects.sqlite import insert as insert_sqlite
-
-    return insert_sqlite(table)

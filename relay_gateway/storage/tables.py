@@ -270,3 +270,23 @@ spending_positions = Table(
 )
 """Up to which record of each spool spending was added, so that no record counts twice. Times are
 seconds since the epoch."""
+
+instances = Table(
+    "instances",
+    metadata,
+    Column("gateway_id", String(36), primary_key=True),
+    Column("process", String(32), primary_key=True),
+    Column("gateway", Text, nullable=False),
+    Column("instance", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("degraded", Document, nullable=False),
+    Column("revision", BigInteger, nullable=True),
+    Column("started_at", BigInteger, nullable=False),
+    Column("applied_at", BigInteger, nullable=True),
+    Column("current_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+"""The last sign of life of each process of each gateway, and what it said of itself. Times are
+milliseconds since the epoch by the clock of the database; ``current_at`` is when the process was
+last known to serve the newest revision."""

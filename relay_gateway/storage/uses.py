@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import String, bindparam, literal_column, select
 from sqlalchemy.exc import IntegrityError
@@ -13,9 +12,7 @@ from sqlalchemy.sql.dml import Insert
 from relay_gateway.errors import StorageUnavailableError
 from relay_gateway.storage.engine import reading, writing
 from relay_gateway.storage.tables import entities, relay_key_uses
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql, sqlite
+from relay_gateway.storage.upsert import insert_into
 
 BATCH = 500
 """How many keys one statement is about."""
@@ -65,21 +62,12 @@ class RelayKeyUses:
             ) from error
 
 
-def _insert(dialect: str) -> postgresql.Insert | sqlite.Insert:
-    # Each where it is needed: most processes meet one of the two only.
-    if dialect == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-
-        return insert(relay_key_uses)
-    from sqlalchemy.dialects.sqlite import insert as insert_sqlite
-
-    return insert_sqlite(relay_key_uses)
-
-
 def _merging(dialect: str) -> Insert:
     used_at = bindparam("used_at", type_=String).label("last_used_at")
     present = select(entities.c.id, used_at).where(entities.c.id == bindparam("key_id"))
-    statement = _insert(dialect).from_select(["relay_key_id", "last_used_at"], present)
+    statement = insert_into(dialect, relay_key_uses).from_select(
+        ["relay_key_id", "last_used_at"], present
+    )
     later = literal_column("excluded.last_used_at", String)
     return statement.on_conflict_do_update(
         index_elements=["relay_key_id"],

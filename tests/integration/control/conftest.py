@@ -49,6 +49,7 @@ from relay_gateway.secret import Secret
 from relay_gateway.storage import (
     AuditLog,
     CatalogStore,
+    InstanceStore,
     LoginFailures,
     MasterKeyStore,
     RelayKeyUses,
@@ -266,6 +267,7 @@ def services(
         login_failures=LoginFailures(engine),
         master_keys=MasterKeyStore(engine),
         spending=SpendingStore(engine),
+        instances=InstanceStore(engine),
         secret_backends={
             "variable": VariableSecrets(PluginConfig(), context),
             "box": surroundings.box,

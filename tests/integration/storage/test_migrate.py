@@ -36,7 +36,7 @@ def test_the_newest_revision_is_the_one_that_is_known_without_alembic() -> None:
 
 async def test_migrating_again_changes_nothing(database_url: str, store: CatalogStore) -> None:
     await store.create(NewEntity(kind="provider", display_name="Acme", spec={}))
-    assert await migrate(database_url) == await migrate(database_url) == "0006"
+    assert await migrate(database_url) == await migrate(database_url) == HEAD
     assert await store.revision() == 1
 
 
@@ -49,11 +49,11 @@ async def test_processes_that_start_at_once_migrate_once(database_url: str) -> N
     ]
     outputs = await asyncio.gather(*(process.communicate() for process in processes))
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert {output.strip() for output, _ in outputs} == {b"0006"}
+    assert {output.strip() for output, _ in outputs} == {HEAD.encode()}
 
 
 async def test_tasks_that_start_at_once_migrate_once(database_url: str) -> None:
-    assert await asyncio.gather(*(migrate(database_url) for _ in range(6))) == ["0006"] * 6
+    assert await asyncio.gather(*(migrate(database_url) for _ in range(6))) == [HEAD] * 6
 
 
 async def test_f14_the_schema_of_a_newer_version_is_refused(
