@@ -15,11 +15,13 @@ from relay_gateway.control.services import ControlServices
 from relay_gateway.control.usage_answers import answer_with, asked, readable
 from relay_gateway.control.usage_export import FORMATS, Format
 from relay_gateway.control.usage_parameters import (
+    TOP,
     Filter,
     GroupBy,
     Moment,
     Since,
     Tags,
+    Top,
     filter_parameter,
     read_dimensions,
     read_filters,
@@ -50,7 +52,10 @@ class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals per step and group, oldest step first; steps without a request are left out."""
+    """Totals per step and group, oldest step first; steps without a request are left out.
+
+    Points whose ``other`` is true have all groups that are not among the largest.
+    """
 
     items: tuple[UsagePoint, ...]
 
@@ -82,7 +87,8 @@ class UsageRoutes:
             ("/usage/timeseries", self._series, "UsageSeries",
              Operation("readUsageSeries", "Totals over time", (501,),
                        description="As the summary, in steps of whole UTC minutes, hours or "
-                       "days.")),
+                       "days, and of the largest groups: all others are one point per step, "
+                       "whose `other` is true and whose `group` is empty.")),
             ("/usage/export", self._export, None,
              Operation("exportUsage", "Every record that matches, as a stream", (501,),
                        description="Newest first, as JSON lines or as CSV. A text that a "
@@ -121,6 +127,7 @@ class UsageRoutes:
         self,
         request: Request,
         interval: Interval = "hour",
+        top: Top = TOP,
         group_by: GroupBy = "",
         since: Since = None,
         from_: Annotated[Moment, Query(alias="from")] = None,
@@ -129,6 +136,7 @@ class UsageRoutes:
     ) -> Response:
         query = SeriesQuery(
             interval=interval,
+            top=top,
             group_by=read_dimensions(group_by),
             start=read_start(since, from_),
             end=read_moment("to", to),

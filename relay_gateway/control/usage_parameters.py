@@ -14,6 +14,10 @@ from starlette.datastructures import QueryParams
 from relay_gateway.control.problems import RefusedError
 from relay_gateway.plugin import LOG_DIMENSIONS, LOG_FILTERS
 
+TOP = 10
+"""Groups of a series that have points of their own, where nothing else is asked for: a month by the
+hour has 7 920 points then."""
+MOST_GROUPS = 1000
 _AGE = re.compile(r"(\d{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _BOOLEANS = {"true": True, "false": False}
@@ -50,6 +54,15 @@ GroupBy = Annotated[
         max_length=512,
         description=f"comma-separated: {', '.join(LOG_DIMENSIONS)}, tag:NAME",
         json_schema_extra={"pattern": f"^(?:{_DIMENSION}(?:,{_DIMENSION})*)?$"},
+    ),
+]
+Top = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=MOST_GROUPS,
+        description="how many groups have points of their own, those with the most requests first; "
+        "10 where it is not said",
     ),
 ]
 Since = Annotated[

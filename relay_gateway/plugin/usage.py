@@ -155,9 +155,16 @@ Interval = Literal["minute", "hour", "day"]
 
 class SeriesQuery(UsageQuery, frozen=True, kw_only=True):
     """Totals over time: as :class:`UsageQuery`, in steps of ``interval`` that begin at whole UTC
-    minutes, hours or days."""
+    minutes, hours or days.
+
+    With ``top`` only so many groups have points of their own, at least one: those with the most
+    requests in the whole period, equal ones in the order of their names. All others are summed in
+    one point per step, whose ``other`` is true. ``None`` is no such limit; so is a ``group_by``
+    without names.
+    """
 
     interval: Interval = "hour"
+    top: int | None = None
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -174,10 +181,12 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fal
 
 
 class UsagePoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Totals of one group in the step that begins at ``start`` (RFC 3339 UTC)."""
+    """Totals of one group in the step that begins at ``start`` (RFC 3339 UTC), or, where ``other``
+    is true, of all that are not among the largest; its row's ``group`` is empty then."""
 
     start: str
     row: UsageRow
+    other: bool = False
 
 
 LOG_DIMENSIONS: Mapping[str, str] = {
@@ -239,7 +248,10 @@ class UsageReader:
         raise NotImplementedError
 
     async def timeseries(self, query: SeriesQuery) -> Sequence[UsagePoint]:
-        """Totals per step and group, oldest step first; steps without a request are left out."""
+        """Totals per step and group, oldest step first; steps without a request are left out.
+
+        A reader that does not know ``query.top`` gives all groups.
+        """
         raise NotImplementedError
 
     async def correct(self, records: Sequence[UsageRecord]) -> int:

@@ -29,6 +29,9 @@ from relay_gateway.plugin import (
 )
 from relay_gateway.testing.records import matches, newest_first
 
+Group = tuple[str | None, ...]
+"""A value for each name of ``group_by``."""
+
 
 class MemoryUsageSink(UsageSink[PluginConfig], UsageReader):
     """Keeps records in ``records``, by request id; ``batches`` are all writes as they came.
@@ -71,14 +74,19 @@ class MemoryUsageSink(UsageSink[PluginConfig], UsageReader):
         return _rows(query, self._chosen(query))
 
     async def timeseries(self, query: SeriesQuery) -> Sequence[UsagePoint]:
+        chosen = self._chosen(query)
+        own = _largest(query, chosen)
         steps: defaultdict[str, list[UsageRecord]] = defaultdict(list)
-        for record in self._chosen(query):
+        for record in chosen:
             steps[_step(record.started_at, query.interval)].append(record)
-        return [
-            UsagePoint(start=start, row=row)
-            for start, records in sorted(steps.items())
-            for row in _rows(query, records)
-        ]
+        points = []
+        for start, records in sorted(steps.items()):
+            shown = [record for record in records if _group(query, record) in own]
+            points += [UsagePoint(start=start, row=row) for row in _rows(query, shown)]
+            rest = [record for record in records if _group(query, record) not in own]
+            if rest:
+                points.append(UsagePoint(start=start, row=_row({}, rest), other=True))
+        return points
 
     async def correct(self, records: Sequence[UsageRecord]) -> int:
         changed = 0
@@ -105,14 +113,25 @@ def _priced_as(record: UsageRecord, other: UsageRecord) -> UsageRecord:
 
 
 def _rows(query: UsageQuery, records: Sequence[UsageRecord]) -> list[UsageRow]:
-    groups: defaultdict[tuple[str | None, ...], list[UsageRecord]] = defaultdict(list)
+    groups: defaultdict[Group, list[UsageRecord]] = defaultdict(list)
     for record in records:
-        groups[tuple(_value(record, name) for name in query.group_by)].append(record)
+        groups[_group(query, record)].append(record)
     rows = [
         _row(dict(zip(query.group_by, values, strict=True)), members)
         for values, members in groups.items()
     ]
     return sorted(rows, key=lambda row: -row.requests)
+
+
+def _group(query: UsageQuery, record: UsageRecord) -> Group:
+    return tuple(_value(record, name) for name in query.group_by)
+
+
+def _largest(query: SeriesQuery, records: Sequence[UsageRecord]) -> set[Group]:
+    """The groups that have points of their own."""
+    sizes = Counter(_group(query, record) for record in records)
+    ranked = sorted(sizes, key=lambda group: (-sizes[group], [value or "" for value in group]))
+    return set(ranked[: query.top])
 
 
 def _step(time: str, interval: Interval) -> str:

@@ -23,6 +23,8 @@ VIEW_MS = 400.0 * SLOWDOWN
 """Four times the promises, for a machine on which everything else runs, too; the promises
 themselves are held in ``tests/dashboard_long``."""
 VISITS = 5
+LINES = 8
+"""Groups that have a line of their own in a chart; all others have one together."""
 VIEWS = (
     View("models", "/models", "tbody tr", "/models?"),
     View("audit", "/audit", "tbody tr", "/audit?"),
@@ -77,6 +79,10 @@ async def test_a_long_log_stays_quick_to_its_end(browser: Browser, tmp_path: Pat
             took = time.monotonic() - began
             print(f"{path} with {RECORDS} records: {took * 1000:.0f} ms")  # noqa: T201
             assert took < 20 * SLOWDOWN
+            if "relayKey" in path:
+                lines = page.locator(".u-legend .u-series")
+                await expect(lines).to_have_count(1 + LINES + 1)
+                await expect(lines.last).to_contain_text("All others")
         rows = 100
         while rows < RECORDS:
             rows = await scroll_on(operator, rows)

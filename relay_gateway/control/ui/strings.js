@@ -338,6 +338,7 @@ export const t = {
     unpriced: (count) => `${count} requests have no price for what they used.`,
     empty: "No request in this time",
     emptyHint: "Choose a longer period, or send a first request.",
+    others: "All others",
     asTable: "As a table",
     time: "Time",
     budgets: "Budgets",
@@ -351,6 +352,21 @@ export const t = {
     draining: "This instance is stopping.",
     revision: (revision) => `catalog revision ${revision}`,
     left: (time) => `${time} left`,
+  },
+
+  instances: {
+    title: "Instances",
+    table: "Processes of all gateways on this database",
+    columns: ["Gateway and process", "State", "Revision", "Last heard of", "Started"],
+    state: { ready: "ready", degraded: "degraded", draining: "stopping", "not-ready": "has no catalog to serve" },
+    own: "this gateway",
+    silent: (time) => `not seen since ${time}`,
+    silentShort: "silent",
+    lagging: (count, time) => `${count === "1" ? "1 revision" : `${count} revisions`} behind for ${time}`,
+    laggingShort: "lagging",
+    behind: (count, time) => `${count} behind for ${time}`,
+    current: "up to date",
+    ago: (time) => `${time} ago`,
   },
 
   instance: {

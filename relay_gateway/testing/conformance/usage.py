@@ -18,10 +18,10 @@ from relay_gateway.plugin import (
     LogPage,
     LogQuery,
     SeriesQuery,
+    UsagePoint,
     UsageQuery,
     UsageReader,
     UsageRecord,
-    UsageRow,
     UsageSink,
 )
 from relay_gateway.testing.records import (
@@ -31,10 +31,10 @@ from relay_gateway.testing.records import (
     usage_record,
     varied_records,
 )
+from relay_gateway.testing.usage_figures import assert_totals, group_of
 
 MakeSink = Callable[[], UsageSink]
 MAX_PAGES = 1000
-FIGURES = {"avg", "p50", "p95", "p99"}
 ODD_RECORDS = (
     usage_record(tags={"a'b\"c": "%_\\", "": "", "ü": "😀"}),
     usage_record(tokens={"input": 0, "output": 2**62, "cacheWrite1h": 1}, units={"images": 3}),
@@ -221,7 +221,7 @@ class UsageReaderConformance(UsageSinkConformance):
     ) -> None:
         reader, records = filled
         (row,) = await reader.summarize(UsageQuery())
-        _assert_totals(row, records, self.percentile_error)
+        assert_totals(row, records, self.percentile_error)
 
     async def test_each_dimension_divides_the_records(
         self, filled: tuple[UsageReader, list[UsageRecord]]
@@ -231,10 +231,10 @@ class UsageReaderConformance(UsageSinkConformance):
             rows = await reader.summarize(UsageQuery(group_by=(dimension,)))
             groups = defaultdict(list)
             for record in records:
-                groups[_group_of(record, dimension)].append(record)
+                groups[group_of(record, dimension)].append(record)
             assert {row.group[dimension] for row in rows} == set(groups), f"groups of {dimension}"
             for row in rows:
-                _assert_totals(row, groups[row.group[dimension]], self.percentile_error)
+                assert_totals(row, groups[row.group[dimension]], self.percentile_error)
             sizes = [row.requests for row in rows]
             assert sizes == sorted(sizes, reverse=True), "the group with most requests comes first"
 
@@ -294,14 +294,44 @@ class UsageReaderConformance(UsageSinkConformance):
         points = await reader.timeseries(query)
         shown = [datetime.fromisoformat(point.start) for point in points]
         assert shown == sorted(shown), "the oldest step comes first"
-        found = {
-            (f"{datetime.fromisoformat(point.start):{form}}", point.row.group["model"]): point.row
-            for point in points
-        }
+        found = {(_step_in(point, form), point.row.group["model"]): point.row for point in points}
         assert found.keys() == groups.keys(), f"steps of a {interval} and their groups"
         assert len(points) == len(found), "one point for each step and group"
         for key, row in found.items():
-            _assert_totals(row, groups[key], self.percentile_error)
+            assert_totals(row, groups[key], self.percentile_error)
+
+    async def test_a_series_of_the_largest_groups_has_all_others_in_one(
+        self, sink: UsageSink
+    ) -> None:
+        # Equal ones are in the order of their names, and no model is a group like others.
+        ranked = ["model-2", "model-0", "model-1", "model-3", None]
+        models = [ranked[place] for place, size in enumerate((5, 4, 2, 2, 1)) for _ in range(size)]
+        records = [
+            usage_record(started_at=timestamp(place % 3 * 3600 + place), model_id=model)
+            for place, model in enumerate(models)
+        ]
+        await sink.write(records)
+        for interval, form in INTERVALS.items():
+            for top in (1, 3, 4, 5, 9):
+                points = await _reader(sink).timeseries(
+                    SeriesQuery(interval=interval, group_by=("model",), top=top)
+                )
+                groups = defaultdict(list)
+                for record in records:
+                    rest = record.model_id not in ranked[:top]
+                    key = (_step_of(record, form), rest, None if rest else record.model_id)
+                    groups[key].append(record)
+                found = {
+                    (_step_in(point, form), point.other, point.row.group.get("model")): point.row
+                    for point in points
+                }
+                assert found.keys() == groups.keys(), f"the {top} largest groups, and the rest"
+                assert len(points) == len(found), "the rest has one point per step"
+                steps = [(_step_in(point, form), point.other) for point in points]
+                assert steps == sorted(steps), "the rest comes last in each step"
+                assert all(bool(point.row.group) != point.other for point in points)
+                for key, row in found.items():
+                    assert_totals(row, groups[key], self.percentile_error)
 
     async def test_a_correction_changes_prices_and_totals_and_nothing_else(
         self, filled: tuple[UsageReader, list[UsageRecord]]
@@ -320,8 +350,8 @@ class UsageReaderConformance(UsageSinkConformance):
         for dimension in ("model", "outcome", "relayKey", "hostKey", "tag:team"):
             for row in await reader.summarize(UsageQuery(group_by=(dimension,))):
                 value = row.group[dimension]
-                members = [one for one in corrected if _group_of(one, dimension) == value]
-                _assert_totals(row, members, self.percentile_error)
+                members = [one for one in corrected if group_of(one, dimension) == value]
+                assert_totals(row, members, self.percentile_error)
 
     async def test_corrections_at_once_and_once_more_count_once(
         self, filled: tuple[UsageReader, list[UsageRecord]]
@@ -334,7 +364,7 @@ class UsageReaderConformance(UsageSinkConformance):
         assert sum(changed) == len(records)
         assert await reader.correct(corrected) == 0, "nothing is left to be changed"
         (row,) = await reader.summarize(UsageQuery())
-        _assert_totals(row, corrected, self.percentile_error)
+        assert_totals(row, corrected, self.percentile_error)
 
     async def test_an_unknown_dimension_is_refused_by_name(
         self, filled: tuple[UsageReader, list[UsageRecord]]
@@ -401,49 +431,9 @@ def _assert_same(stored: Sequence[UsageRecord], written: Sequence[UsageRecord]) 
     assert len(stored) == len(written), "the storage holds records that nobody wrote"
 
 
-def _group_of(record: UsageRecord, dimension: str) -> str | None:
-    if dimension.startswith("tag:"):
-        return record.tags.get(dimension.removeprefix("tag:"))
-    value = msgspec.to_builtins(record)[LOG_DIMENSIONS[dimension]]
-    return None if value is None else str(value)
+def _step_in(point: UsagePoint, form: str) -> str:
+    return f"{datetime.fromisoformat(point.start):{form}}"
 
 
 def _step_of(record: UsageRecord, form: str) -> str:
     return f"{datetime.fromisoformat(record.started_at):{form}}"
-
-
-def _assert_totals(row: UsageRow, records: Sequence[UsageRecord], error: float) -> None:
-    tokens: Counter[str] = Counter()
-    cost: Counter[str] = Counter()
-    for record in records:
-        tokens.update(record.tokens)
-        if record.cost_nanos is not None and record.currency is not None:
-            cost[record.currency] += record.cost_nanos
-    assert row.requests == len(records)
-    assert row.errors == sum(record.outcome != "ok" for record in records)
-    assert row.unpriced == sum(record.unpriced for record in records)
-    assert +Counter(row.tokens) == +tokens
-    assert +Counter(row.cost_nanos) == +cost, "money is summed per currency, never across"
-    _assert_timing(row.duration_ms, [record.duration_ms for record in records], error)
-    first_tokens = [record.ttft_ms for record in records if record.ttft_ms is not None]
-    _assert_timing(row.ttft_ms, first_tokens, error)
-
-
-def _assert_timing(figures: dict[str, float | None], values: Sequence[float], error: float) -> None:
-    assert set(figures) == FIGURES
-    if not values:
-        assert set(figures.values()) == {None}, "without any value there is no figure, not 0"
-        return
-    ordered = sorted(values)
-    assert figures["avg"] == pytest.approx(sum(values) / len(values))
-    for percent in (50, 95, 99):
-        # Between the two neighbours of the rank, so that any usual definition passes.
-        rank = percent / 100 * len(ordered)
-        low = ordered[max(0, int(rank) - 1)]
-        high = ordered[min(len(ordered) - 1, int(rank) + 1)]
-        figure = figures[f"p{percent}"]
-        assert figure is not None
-        slack = 1.0 if error > 1 else 0.0
-        assert low / error - slack <= figure <= high * error + slack, (
-            f"p{percent} is {figure}, not between {low} and {high}"
-        )

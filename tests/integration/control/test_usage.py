@@ -75,6 +75,7 @@ async def test_totals_over_time_ask_for_steps_and_groups(
     assert surroundings.reader.summaries == [
         SeriesQuery(
             interval="day",
+            top=10,
             group_by=("model", "tag:team"),
             start="2026-01-01T00:00:00.000000Z",
             equals={"status": 200},
@@ -95,8 +96,25 @@ async def test_totals_can_be_of_some_tags_only(admin: httpx.AsyncClient, surroun
         assert "name:value" in refused.json()["error"]["message"]
 
 
+async def test_totals_over_time_are_of_as_many_groups_as_are_asked_for(
+    admin: httpx.AsyncClient, surroundings: Any
+) -> None:
+    answer = await admin.get("/usage/timeseries", params={"groupBy": "relayKey", "top": 1000})
+    assert [item["other"] for item in answer.json()["items"]] == [False, False]
+    assert [query.top for query in surroundings.reader.summaries] == [1000]
+
+
 @pytest.mark.parametrize(
-    "query", ["interval=week", "groupBy=colour", "since=1h&from=2026-01-01T00:00:00Z", "x=1"]
+    "query",
+    [
+        "interval=week",
+        "groupBy=colour",
+        "top=0",
+        "top=1001",
+        "top=few",
+        "since=1h&from=2026-01-01T00:00:00Z",
+        "x=1",
+    ],
 )
 async def test_bad_parameters_are_refused(admin: httpx.AsyncClient, query: str) -> None:
     assert (await admin.get(f"/usage/timeseries?{query}")).status_code == 400

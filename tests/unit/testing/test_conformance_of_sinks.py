@@ -12,6 +12,8 @@ from relay_gateway.plugin import (
     LogPage,
     LogQuery,
     PluginConfig,
+    SeriesQuery,
+    UsagePoint,
     UsageQuery,
     UsageRecord,
     UsageRow,
@@ -80,6 +82,11 @@ class CurrencyBlind(MemoryUsageSink):
         ]
 
 
+class Forgetful(MemoryUsageSink):
+    async def timeseries(self, query: SeriesQuery) -> Sequence[UsagePoint]:
+        return [point for point in await super().timeseries(query) if not point.other]
+
+
 async def rewritten(suite: UsageReaderConformance, sink: MemoryUsageSink) -> None:
     await suite.test_the_first_arrival_is_the_one_that_counts(sink)
 
@@ -100,6 +107,10 @@ async def totalled(suite: UsageReaderConformance, sink: MemoryUsageSink) -> None
     await suite.test_without_groups_there_is_one_total(await filled(sink))
 
 
+async def in_steps(suite: UsageReaderConformance, sink: MemoryUsageSink) -> None:
+    await suite.test_a_series_of_the_largest_groups_has_all_others_in_one(sink)
+
+
 async def filled(sink: MemoryUsageSink) -> tuple[MemoryUsageSink, list[UsageRecord]]:
     records = varied_records()
     await sink.write(records)
@@ -116,6 +127,7 @@ async def filled(sink: MemoryUsageSink) -> tuple[MemoryUsageSink, list[UsageReco
         (Unfiltered, filtered, "by the definition of LogQuery"),
         (Endless, stored, "does it ever end"),
         (CurrencyBlind, totalled, "per currency"),
+        (Forgetful, in_steps, "the 1 largest groups, and the rest"),
     ],
 )
 async def test_a_broken_sink_is_told_what_it_broke(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relay_gateway.plugin import SeriesQuery, UsagePoint, UsageQuery, UsageRow
-from relay_gateway_log_database.figures import Totals
+from relay_gateway_log_database.largest import total_of_largest
 from relay_gateway_log_database.names import Texts
 from relay_gateway_log_database.rows import slices, started_at
 from relay_gateway_log_database.tables import DAY_US, HOUR_US, OUTCOMES
@@ -21,6 +22,7 @@ from relay_gateway_log_database.totals import (
     dimension_of,
     question_of,
     total,
+    way_of,
 )
 
 STEPS = {"minute": HOUR_US // 60, "hour": HOUR_US, "day": DAY_US}
@@ -48,10 +50,13 @@ class Answers:
         step_us = STEPS.get(query.interval)
         if step_us is None:
             raise ValueError(f"interval is {', '.join(STEPS)}, not {query.interval!r}")
-        rows = await self._rows(connection, query, step_us, rows_from)
-        rows.sort(key=lambda pair: (pair[0], *_busiest(pair[1])))
+        rows = await self._rows(connection, query, step_us, rows_from, query.top)
+        rows.sort(key=lambda pair: (pair[0], *_rest_last(query, pair[1])))
         starts = {step: _moment(step * step_us) for step in {step for step, _ in rows}}
-        return [UsagePoint(start=starts[step], row=row) for step, row in rows]
+        return [
+            UsagePoint(start=starts[step], row=row, other=_is_rest(query, row))
+            for step, row in rows
+        ]
 
     async def _rows(
         self,
@@ -59,13 +64,21 @@ class Answers:
         query: UsageQuery,
         step_us: int | None,
         rows_from: int | None,
+        top: int | None = None,
     ) -> list[tuple[int, UsageRow]]:
         asked = await question_of(connection, query, step_us)
         if asked is None:
             return []
-        groups = await total(connection, asked, exact=self.exact, rows_from=rows_from)
         names = tuple(dict.fromkeys(query.group_by))
-        texts = await self._named(connection, names, groups)
+        way = await way_of(connection, asked, exact=self.exact, rows_from=rows_from)
+        if top is None or not names:
+            groups = await total(connection, asked, way)
+        else:
+            spell = partial(self._spelled, connection, names)
+            groups = await total_of_largest(connection, asked, way, top, spell)
+        texts = await self._named(connection, names, [group[1:] for group in groups])
+        currencies = {number for totals in groups.values() for number in totals.cost} - {0}
+        texts.update(await self._texts.of(connection, currencies))
         rows = []
         for some in slices(list(groups.items()), AT_ONCE):
             rows += [
@@ -75,14 +88,19 @@ class Answers:
             await asyncio.sleep(0)
         return rows
 
+    async def _spelled(
+        self, connection: AsyncConnection, names: Sequence[str], groups: Collection[Group]
+    ) -> dict[Group, list[str]]:
+        texts = await self._named(connection, names, groups)
+        return {group: _texts(_shown(names, group, texts)) for group in groups}
+
     async def _named(
-        self, connection: AsyncConnection, names: Sequence[str], groups: Mapping[Group, Totals]
+        self, connection: AsyncConnection, names: Sequence[str], groups: Collection[Group]
     ) -> dict[int, str]:
-        numbers = {number for totals in groups.values() for number in totals.cost}
-        for place, name in enumerate(names, start=1):
-            if _is_number_of_name(name):
-                numbers.update(group[place] for group in groups)
-        numbers.discard(0)
+        """Texts of the numbers in ``groups``, which come without their steps; the rest of a series
+        has none."""
+        places = [place for place, name in enumerate(names) if _is_number_of_name(name)]
+        numbers = {group[place] for group in groups if group for place in places} - {0}
         return {0: "", **await self._texts.of(connection, numbers)}
 
 
@@ -93,6 +111,8 @@ def _is_number_of_name(name: str) -> bool:
 def _shown(
     names: Sequence[str], values: Sequence[Any], texts: Mapping[int, str]
 ) -> dict[str, str | None]:
+    if not values:
+        return {}
     return {name: _text(name, value, texts) for name, value in zip(names, values, strict=True)}
 
 
@@ -107,7 +127,19 @@ def _text(name: str, value: Any, texts: Mapping[int, str]) -> str | None:
 
 
 def _busiest(row: UsageRow) -> tuple[int, list[str]]:
-    return (-row.requests, [value or "" for value in row.group.values()])
+    return (-row.requests, _texts(row.group))
+
+
+def _texts(group: Mapping[str, str | None]) -> list[str]:
+    return [value or "" for value in group.values()]
+
+
+def _is_rest(query: UsageQuery, row: UsageRow) -> bool:
+    return bool(query.group_by) and not row.group
+
+
+def _rest_last(query: UsageQuery, row: UsageRow) -> tuple[bool, int, list[str]]:
+    return (_is_rest(query, row), *_busiest(row))
 
 
 def _moment(started_us: int) -> str:

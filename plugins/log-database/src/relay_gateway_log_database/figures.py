@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from relay_gateway.plugin import UsageRow
 from relay_gateway_log_database.histogram import PERCENTILES, percentiles, spelled, unpacked
@@ -16,6 +16,7 @@ TIMES = SUMS + len(SUMMED)
 HISTOGRAMS = TIMES + len(TIMED)
 """Where the histograms of the times begin, where the statement gives them."""
 
+K = TypeVar("K")
 _meters = tuple(METERS)
 _names = {percent: f"p{percent}" for percent in PERCENTILES}
 _none: dict[str, float | None] = dict.fromkeys(("avg", *_names.values()))
@@ -24,13 +25,15 @@ _none: dict[str, float | None] = dict.fromkeys(("avg", *_names.values()))
 class Timing:
     """Durations of one group while they are put together."""
 
-    __slots__ = ("by_rank", "count", "entries", "letters", "total")
+    __slots__ = ("by_rank", "count", "entries", "less", "letters", "total")
 
     def __init__(self) -> None:
         self.total = 0.0
         self.count = 0
         self.entries = b""
         self.letters = ""
+        self.less = b""
+        """Entries of what was taken away again."""
         self.by_rank: dict[int, float] | None = None
 
     def add(self, total: float | None, histogram: bytes | str | None) -> None:
@@ -43,6 +46,22 @@ class Timing:
         elif histogram is not None:
             self.entries += histogram
 
+    def merge(self, other: Timing) -> None:
+        """Adds what ``other`` has; exact percentiles need :meth:`rank` besides."""
+        self.total += other.total
+        self.entries += other.entries
+        self.letters += other.letters
+
+    def take(self, part: Timing) -> None:
+        """Takes the histogram of a part of these values away, and their sum."""
+        self.total = max(0.0, self.total - part.total)
+        self.less += part.entries
+
+    def rank(self, values: Sequence[float]) -> None:
+        """Has percentiles read from all the values themselves."""
+        self.count = len(values)
+        self.by_rank = dict(enumerate(sorted(values)))
+
     def figures(self) -> dict[str, float | None]:
         """Mean and percentiles in milliseconds, ``None`` without any value."""
         exact = self.by_rank
@@ -53,6 +72,8 @@ class Timing:
         counts = unpacked(self.entries)
         if self.letters:
             counts = [a + b for a, b in zip(counts, spelled(self.letters), strict=True)]
+        if self.less:
+            counts = [max(0, a - b) for a, b in zip(counts, unpacked(self.less), strict=True)]
         found = percentiles(counts)
         return self._figures(sum(counts), found) if found else _none.copy()
 
@@ -97,6 +118,29 @@ class Totals:
         self.duration.add(row[TIMES], duration)
         self.ttft.add(row[TIMES + 1], ttft)
 
+    def merge(self, other: Totals) -> None:
+        """Adds the figures of another group."""
+        self.requests += other.requests
+        self.errors += other.errors
+        self.unpriced += other.unpriced
+        for meter, value in other.tokens.items():
+            self.tokens[meter] = self.tokens.get(meter, 0) + value
+        for number, nanos in other.cost.items():
+            self.cost[number] = self.cost.get(number, 0) + nanos
+        self.duration.merge(other.duration)
+        self.ttft.merge(other.ttft)
+
+    def take(self, part: Totals) -> None:
+        """Takes the figures of a part of these requests away; a meter or a currency of which
+        nothing is left is left out."""
+        self.requests -= part.requests
+        self.errors -= part.errors
+        self.unpriced -= part.unpriced
+        self.tokens = _less(self.tokens, part.tokens)
+        self.cost = _less(self.cost, part.cost)
+        self.duration.take(part.duration)
+        self.ttft.take(part.ttft)
+
     def row(self, group: dict[str, str | None], currencies: dict[int, str]) -> UsageRow:
         """The totals as the API has them."""
         return UsageRow(
@@ -109,3 +153,8 @@ class Totals:
             duration_ms=self.duration.figures(),
             ttft_ms=self.ttft.figures(),
         )
+
+
+def _less(figures: Mapping[K, int], part: Mapping[K, int]) -> dict[K, int]:
+    left = {name: value - part.get(name, 0) for name, value in figures.items()}
+    return {name: value for name, value in left.items() if value > 0}

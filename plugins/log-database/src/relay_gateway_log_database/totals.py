@@ -8,7 +8,8 @@ runs on both databases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     LargeBinary,
     Select,
+    Subquery,
     Table,
     case,
     cast,
@@ -24,6 +26,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -40,7 +43,7 @@ from relay_gateway_log_database.filters import (
     values_of,
 )
 from relay_gateway_log_database.histogram import FIRST_LETTER, PERCENTILES
-from relay_gateway_log_database.period import Span, divide
+from relay_gateway_log_database.period import Division, Span, divide
 from relay_gateway_log_database.rollups import HISTOGRAMS, UNITS, is_as_fine, places_of, view_of
 from relay_gateway_log_database.tables import (
     COUNTED,
@@ -74,6 +77,8 @@ class Question:
     values: Mapping[str, object]
     tags: Mapping[str, str]
     step_us: int | None
+    only: Collection[Group] | None = None
+    """The groups that are meant, without their step, where not all are; rollups know of it."""
 
     @property
     def view(self) -> int | None:
@@ -108,24 +113,41 @@ async def question_of(
     return Question(dimensions, period, values, query.tags, step_us)
 
 
-async def total(
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a question is answered: from the rollups' ``view`` or, where that is ``None``, from rows,
+    with percentiles of the values themselves if ``exactly``."""
+
+    period: Span
+    view: int | None = None
+    exactly: bool = False
+
+
+async def way_of(
     connection: AsyncConnection, asked: Question, *, exact: int, rows_from: int | None
-) -> dict[Group, Totals]:
-    """Figures of each group: exact up to so many requests. Rows before ``rows_from``
-    (microseconds), if any, may be deleted already, so rollups answer there, in whole hours."""
-    groups: dict[Group, Totals] = {}
+) -> Way:
+    """From rows up to so many requests. Rows before ``rows_from`` (microseconds), if any, may be
+    deleted already, so rollups answer there, in whole hours."""
     view = asked.view
-    forgotten = rows_from is not None and (asked.period.start or 0) < rows_from
-    if view is not None and forgotten:
+    if view is not None and rows_from is not None and (asked.period.start or 0) < rows_from:
         start = asked.period.start
-        period = Span(None if start is None else start // HOUR_US * HOUR_US, asked.period.end)
-        await _add_parts(connection, asked, view, period, groups)
-    elif await _number(connection, asked, view, exact) <= exact:
-        await _add_rows(connection, asked, asked.period, groups, exactly=True)
-    elif view is None:
-        await _add_rows(connection, asked, asked.period, groups, exactly=False)
-    else:
-        await _add_parts(connection, asked, view, asked.period, groups)
+        whole_hours = None if start is None else start // HOUR_US * HOUR_US
+        return Way(Span(whole_hours, asked.period.end), view)
+    if await _number(connection, asked, view, exact) <= exact:
+        return Way(asked.period, exactly=True)
+    return Way(asked.period, view)
+
+
+async def total(connection: AsyncConnection, asked: Question, way: Way) -> dict[Group, Totals]:
+    """Figures of each group."""
+    groups: dict[Group, Totals] = {}
+    if way.view is None:
+        await add_rows(connection, asked, way.period, groups, exactly=way.exactly)
+        return groups
+    parts = divide(way.period, by_day=asked.step_us != HOUR_US)
+    await add_rollups(connection, asked, way.view, parts, groups)
+    for span in parts.rows:
+        await add_rows(connection, asked, span, groups, exactly=False)
     return groups
 
 
@@ -138,27 +160,46 @@ async def _number(connection: AsyncConnection, asked: Question, view: int | None
     smallest = view_of(asked.values)
     parts = divide(asked.period.rounded(HOUR_US).times(HOUR_US), by_day=True)
     number = 0
-    for rollup, spans in ((usage_daily, parts.daily), (usage_hourly, parts.hourly)):
-        for span in spans:
-            conditions = _rollup_conditions(rollup, smallest or 0, asked, span)
-            counted = select(func.sum(rollup.c.requests)).where(*conditions)
-            number += int(await connection.scalar(counted) or 0)
+    for rollup, span in _spans(parts):
+        conditions = _rollup_conditions(rollup, smallest or 0, asked, span)
+        counted = select(func.sum(rollup.c.requests)).where(*conditions)
+        number += int(await connection.scalar(counted) or 0)
     return number
 
 
-async def _add_parts(
+async def sizes(
+    connection: AsyncConnection, asked: Question, way: Way, groups: Mapping[Group, Totals]
+) -> dict[Group, int]:
+    """Requests of each group, without its step, in the rollups of ``way`` and in ``groups``."""
+    found: Counter[Group] = Counter()
+    for group, totals in groups.items():
+        found[group[1:]] += totals.requests
+    if way.view is not None:
+        for rollup, span in _spans(divide(way.period, by_day=True)):
+            keys = [rollup.c[place] for place in places_of(way.view, asked.dimensions)]
+            counted = select(*keys, func.sum(rollup.c.requests)).group_by(*keys)
+            conditions = _rollup_conditions(rollup, way.view, asked, span)
+            for *values, requests in await connection.execute(counted.where(*conditions)):
+                found[tuple(values)] += int(requests)
+    return found
+
+
+async def add_rollups(
     connection: AsyncConnection,
     asked: Question,
     view: int,
-    period: Span,
+    parts: Division,
     groups: dict[Group, Totals],
 ) -> None:
-    parts = divide(period, by_day=asked.step_us != HOUR_US)
+    """Adds what the rollups have of ``parts``."""
+    for rollup, span in _spans(parts):
+        await _add_rollup(connection, rollup, view, asked, span, groups)
+
+
+def _spans(parts: Division) -> Iterator[tuple[Table, Span]]:
     for rollup, spans in ((usage_daily, parts.daily), (usage_hourly, parts.hourly)):
         for span in spans:
-            await _add_rollup(connection, rollup, view, asked, span, groups)
-    for span in parts.rows:
-        await _add_rows(connection, asked, span, groups, exactly=False)
+            yield rollup, span
 
 
 async def _add_rollup(
@@ -201,12 +242,34 @@ def _rollup_conditions(rollup: Table, view: int, asked: Question, span: Span) ->
         conditions.append(rollup.c.step >= span.start)
     if span.end is not None:
         conditions.append(rollup.c.step < span.end)
+    if asked.only is not None:
+        columns = [rollup.c[place] for place in places_of(view, asked.dimensions)]
+        conditions.append(tuple_(*columns).in_(asked.only))
     return conditions + [
         rollup.c[place] == value for place, value in zip(places, asked.values.values(), strict=True)
     ]
 
 
-async def _add_rows(
+def rows_of(connection: AsyncConnection, asked: Question, span: Span) -> Subquery:
+    """The rows with their figures, and step and dimensions as ``g0``, ``g1``, …"""
+    dialect = connection.dialect.name
+    keys = [
+        _step(usage_rows.c.started_us, 1, asked.step_us),
+        *(_dimension(name, dialect) for name in asked.dimensions),
+    ]
+    # A subquery names each dimension once: PostgreSQL does not take two parameters for the same
+    # expression.
+    return (
+        select(
+            *(key.label(f"g{place}") for place, key in enumerate(keys)),
+            *(usage_rows.c[name] for name in _ROW_FIGURES),
+        )
+        .where(*_row_conditions(connection, asked, span))
+        .subquery()
+    )
+
+
+async def add_rows(
     connection: AsyncConnection,
     asked: Question,
     span: Span,
@@ -214,20 +277,10 @@ async def _add_rows(
     *,
     exactly: bool,
 ) -> None:
+    """Adds the rows of ``span``."""
     dialect = connection.dialect.name
-    steps = _step(usage_rows.c.started_us, 1, asked.step_us)
-    dimensions = [_dimension(name, dialect) for name in asked.dimensions]
-    # A subquery names each dimension once: PostgreSQL does not take two parameters for the same
-    # expression.
-    rows = (
-        select(
-            *(key.label(f"g{place}") for place, key in enumerate((steps, *dimensions))),
-            *(usage_rows.c[name] for name in _ROW_FIGURES),
-        )
-        .where(*_row_conditions(connection, asked, span))
-        .subquery()
-    )
-    keys = [rows.c[f"g{place}"] for place in range(len(dimensions) + 1)]
+    rows = rows_of(connection, asked, span)
+    keys = [rows.c[f"g{place}"] for place in range(len(asked.dimensions) + 1)]
     currency = func.coalesce(rows.c.currency, 0)
     letters = (
         () if exactly else tuple(_letters(rows.c[f"{kind}_bucket"], dialect) for kind in TIMED)

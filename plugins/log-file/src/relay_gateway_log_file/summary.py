@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from relay_gateway.plugin import (
@@ -27,6 +27,8 @@ ALL_TIME = 0
 """The step of everything, where time does not matter."""
 
 Group = tuple[str | None, ...]
+OTHER: Group = ()
+"""All groups that are not among the largest of a series."""
 
 
 class Totals:
@@ -57,10 +59,21 @@ class Totals:
         if record.ttft_ms is not None:
             self.first_tokens.append(record.ttft_ms)
 
+    def merge(self, other: Totals) -> None:
+        """Counts what ``other`` has counted."""
+        self.requests += other.requests
+        self.errors += other.errors
+        self.unpriced += other.unpriced
+        for mine, added in ((self.tokens, other.tokens), (self.cost_nanos, other.cost_nanos)):
+            for name, count in added.items():
+                mine[name] += count
+        self.durations += other.durations
+        self.first_tokens += other.first_tokens
+
     def row(self, names: Sequence[str], group: Group) -> UsageRow:
         """The totals as the API has them."""
         return UsageRow(
-            group=dict(zip(names, group, strict=True)),
+            group=dict(zip(names, group, strict=True)) if group else {},
             requests=self.requests,
             errors=self.errors,
             tokens=dict(self.tokens),
@@ -97,16 +110,36 @@ class Count:
 
     def rows(self) -> list[UsageRow]:
         """The totals, largest number of requests first."""
-        return sorted((row for _, row in self._found()), key=_rank)
+        found = (totals.row(self._names, group) for (_, group), totals in self._groups.items())
+        return sorted(found, key=_rank)
 
-    def points(self) -> list[UsagePoint]:
-        """The totals, oldest step first, and in each the largest number of requests first."""
-        found = sorted(self._found(), key=lambda one: (one[0], _rank(one[1])))
-        return [UsagePoint(start=_moment(step), row=row) for step, row in found]
+    def points(self, top: int | None) -> list[UsagePoint]:
+        """The totals, oldest step first, and in each the largest number of requests first; with
+        ``top`` of so many groups, and of all others together last."""
+        points = [
+            UsagePoint(
+                start=_moment(step),
+                row=totals.row(self._names, group),
+                other=bool(self._names) and group == OTHER,
+            )
+            for (step, group), totals in self._largest(top).items()
+        ]
+        return sorted(points, key=lambda one: (one.start, one.other, _rank(one.row)))
 
-    def _found(self) -> Iterator[tuple[int, UsageRow]]:
+    def _largest(self, top: int | None) -> Mapping[tuple[int, Group], Totals]:
+        sizes: Counter[Group] = Counter()
+        for (_, group), totals in self._groups.items():
+            sizes[group] += totals.requests
+        if top is None or len(sizes) <= top:
+            return self._groups
+        own = set(sorted(sizes, key=lambda group: (-sizes[group], _texts(group)))[:top])
+        found: defaultdict[tuple[int, Group], Totals] = defaultdict(Totals)
         for (step, group), totals in self._groups.items():
-            yield step, totals.row(self._names, group)
+            if group in own:
+                found[step, group] = totals
+            else:
+                found[step, OTHER].merge(totals)
+        return found
 
     def _add(self, record: UsageRecord) -> None:
         wanted = self.conditions
@@ -125,7 +158,7 @@ def summarize(archive: Archive, query: UsageQuery) -> list[UsageRow]:
 
 def timeseries(archive: Archive, query: SeriesQuery) -> list[UsagePoint]:
     """Totals per step and group. Raises :class:`ValueError` as :func:`summarize`."""
-    return _counted(archive, Count(query, STEPS[query.interval])).points()
+    return _counted(archive, Count(query, STEPS[query.interval])).points(query.top)
 
 
 def _counted(archive: Archive, count: Count) -> Count:
@@ -142,7 +175,11 @@ def _counted(archive: Archive, count: Count) -> Count:
 
 
 def _rank(row: UsageRow) -> tuple[int, list[str]]:
-    return -row.requests, [value or "" for value in row.group.values()]
+    return -row.requests, _texts(row.group.values())
+
+
+def _texts(values: Iterable[str | None]) -> list[str]:
+    return [value or "" for value in values]
 
 
 def _moment(step: int) -> str:

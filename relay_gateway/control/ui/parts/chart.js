@@ -30,7 +30,7 @@ function colourAt(element, name) {
 
 function optionsFor(series, root, format, uPlot) {
   const line = colourAt(root, "--line");
-  const colours = series.map((_, index) => colourAt(root, `--series-${(index % COLOURS) + 1}`));
+  const colours = series.map((one, index) => colourAt(root, one.muted ? "--text-2" : `--series-${(index % COLOURS) + 1}`));
   const axis = { stroke: colourAt(root, "--text-2"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
   return {
     width: root.clientWidth,
@@ -53,7 +53,7 @@ function optionsFor(series, root, format, uPlot) {
   };
 }
 
-/** `times` in seconds since the epoch; `series` are `{ label, values }` with a value for each. */
+/** `times` in seconds since the epoch; `series` are `{ label, values }` with a value for each, `muted` where all that is left is drawn. */
 export function Chart({ title, times, series, format = String }) {
   const root = useRef(null);
   useEffect(() => {

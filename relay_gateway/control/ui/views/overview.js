@@ -33,22 +33,15 @@ function beginning(period) {
   return new Date(Math.floor(Date.now() / 60_000) * 60_000 - PERIODS[period][0] * 1000).toISOString();
 }
 
-/** Filters of the splits that may have thousands of groups. */
-const CROWDED = { relayKey: "relayKeyId", policy: "policyId" };
-
-/** How many groups a chart has lines for. */
+/** How many groups a chart has lines for; all others have one together. */
 const LINES = 8;
 
-const largest = (rows, split) =>
-  rows.filter((row) => row.group[split]).sort((one, other) => other.requests - one.requests).slice(0, LINES).map((row) => row.group[split]);
+/** What all other groups are called among groups. */
+const REST = "\u0000rest";
 
-/** Figures over time of each group; of `groups` only, where there may be very many others. */
-async function timeseries(period, split, groups, signal) {
-  const query = { from: beginning(period), interval: PERIODS[period][1] };
-  if (!CROWDED[split]) return (await get("/usage/timeseries", { ...query, groupBy: split }, signal)).items;
-  const pages = await Promise.all(groups.map((one) => get("/usage/timeseries", { ...query, [CROWDED[split]]: one }, signal)));
-  return pages.flatMap((page, index) => page.items.map(({ start, row }) => ({ start, row: { ...row, group: { [split]: groups[index] } } })));
-}
+/** Figures over time of the largest groups, and of all others together. */
+const timeseries = (period, split, signal) =>
+  get("/usage/timeseries", { from: beginning(period), interval: PERIODS[period][1], groupBy: split, top: LINES }, signal);
 
 /** All that the view shows of usage. What belongs to another split than the chosen one is left out. */
 function useUsage(period, split) {
@@ -59,10 +52,9 @@ function useUsage(period, split) {
     [period, split],
   );
   const rows = parts.data?.split === split ? parts.data.rows : null;
-  const groups = CROWDED[split] ? largest(rows ?? [], split) : [];
   const series = useResource(
-    async (signal) => ({ split, points: await timeseries(period, split, groups, signal) }),
-    [period, split, groups.join()],
+    async (signal) => ({ split, points: (await timeseries(period, split, signal)).items }),
+    [period, split],
   );
   const points = series.data?.split === split ? series.data.points : null;
   useEffect(() => void loadCharts(), []);
@@ -153,24 +145,28 @@ function steps(period, given) {
   return found;
 }
 
-/** The figure over time, a line for each of the largest groups. */
+const groupOf = ({ row, other }, split) => (other ? REST : row.group[split] ?? "");
+
+/** The figure over time, a line for each of the largest groups and one for the others. */
 function Over({ points, period, split, figure }) {
   const chosen = FIGURES[figure];
   const key = JSON.stringify(points.length) + period + figure + split + (points.at(-1)?.start ?? "") + (points.at(-1)?.row.requests ?? "");
   const { times, series } = useMemo(() => {
     const totals = new Map();
-    for (const { row } of points) {
-      const name = row.group[split] ?? "";
-      totals.set(name, (totals.get(name) ?? 0) + row.requests);
+    for (const point of points) {
+      const name = groupOf(point, split);
+      totals.set(name, (totals.get(name) ?? 0) + point.row.requests);
     }
+    const rest = totals.delete(REST) ? [REST] : [];
     const names = [...totals.entries()].sort((one, other) => other[1] - one[1]).slice(0, LINES).map(([name]) => name);
     const starts = steps(period, points.map((one) => one.start));
-    const place = new Map(points.map((one) => [`${one.start} ${one.row.group[split] ?? ""}`, one.row]));
+    const place = new Map(points.map((one) => [`${one.start} ${groupOf(one, split)}`, one.row]));
     return {
       times: starts.map((one) => Date.parse(one) / 1000),
-      series: names.map((name) => ({
+      series: [...names, ...rest].map((name) => ({
         id: name,
-        label: name || t.none,
+        label: name === REST ? t.overview.others : name || t.none,
+        muted: name === REST,
         values: starts.map((start) => {
           const row = place.get(`${start} ${name}`);
           return row ? chosen.value(row) : figure === "latency" || figure === "ttft" ? null : 0;
@@ -187,7 +183,7 @@ function useNames(split, series) {
   const plural = PLURALS[split];
   const ids = series.map((one) => one.id).join(",");
   const found = useResource(
-    () => (plural ? Promise.all(series.map((one) => (one.id ? nameOf(plural, one.id) : t.none))) : Promise.resolve(null)),
+    () => (plural ? Promise.all(series.map((one) => (one.id && one.id !== REST ? nameOf(plural, one.id) : one.label))) : Promise.resolve(null)),
     [plural, ids],
   );
   return useMemo(
