@@ -21,7 +21,8 @@ def doctor(
 ) -> None:
     """Check configuration, database, plugins, host keys and hosts; exit code 1 when something is
     wrong. Hosts that requests can be sent to are really asked, for something that costs nothing; a
-    gateway that runs with this configuration is asked which host keys it leaves out right now."""
+    gateway that runs with this configuration is asked which host keys it leaves out right now, and
+    which gateways on its database are silent or behind."""
     import asyncio
 
     from relay_gateway.cli.output import say_json, say_table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay_gateway.secret import Secret
@@ -9,7 +10,7 @@ from relay_gateway.server.running import check_running
 from relay_gateway.settings import Settings
 from relay_gateway.testing.ledger import SeenRequest
 from relay_gateway.testing.script import Script, json_response
-from relay_gateway.testing.upstream import ScriptedUpstream
+from relay_gateway.testing.upstream import Answer, ScriptedUpstream
 
 FINE = {"state": "available", "reason": None, "secondsLeft": None}
 
@@ -17,6 +18,21 @@ FINE = {"state": "available", "reason": None, "secondsLeft": None}
 def settings(directory: Path, url: str) -> Settings:
     port = int(url.rpartition(":")[2])
     return Settings(data_dir=directory, control_port=port, admin_token=Secret("t" * 32))
+
+
+def process(gateway: str, **told: object) -> dict[str, object]:
+    said = {"gatewayId": gateway, "gateway": f"{gateway}:8080", "process": "gateway"}
+    return {**said, "silent": False, "lagging": False, **told}
+
+
+def told(keys: Sequence[Mapping[str, object]], instances: Sequence[Mapping[str, object]]) -> Answer:
+    """What a gateway answers that runs."""
+
+    def answer(request: SeenRequest) -> Script:
+        assert request.header("authorization") == f"Bearer {'t' * 32}"
+        return json_response(200, {"items": instances if request.target == "/instances" else keys})
+
+    return answer
 
 
 def item(slug: str, **status: object) -> dict[str, object]:
@@ -32,12 +48,8 @@ async def test_what_is_left_out_is_told_with_reason_and_time(tmp_path: Path) -> 
         item("partly", models=[bench], host=host),
     ]
 
-    def listed(request: SeenRequest) -> Script:
-        assert request.header("authorization") == f"Bearer {'t' * 32}"
-        return json_response(200, {"items": items, "total": 3})
-
-    async with ScriptedUpstream(listed) as control:
-        found = await check_running(settings(tmp_path, control.url))
+    async with ScriptedUpstream(told(items, [])) as control:
+        *found, _ = await check_running(settings(tmp_path, control.url))
     assert [(one.name, one.ok, one.detail) for one in found] == [
         ("host key dead in use", False, "benched, 61 s left: refused by the upstream"),
         (
@@ -61,7 +73,29 @@ async def test_a_gateway_that_is_not_there_or_refuses_is_no_trouble_by_itself(
 
 
 async def test_keys_that_are_all_in_use_are_said_to_be(tmp_path: Path) -> None:
-    async with ScriptedUpstream(lambda _: json_response(200, {"items": [item("a")]})) as control:
-        (found,) = await check_running(settings(tmp_path, control.url))
+    async with ScriptedUpstream(told([item("a")], [])) as control:
+        found, _ = await check_running(settings(tmp_path, control.url))
     assert found.ok
     assert "all host keys" in found.detail
+
+
+async def test_instances_that_are_silent_or_lag_are_told_and_all_others_counted(
+    tmp_path: Path,
+) -> None:
+    silent = {"silent": True, "lastSeenAt": "2026-01-31T12:00:00.000Z", "seenSecondsAgo": 61.4}
+    lagging = {"lagging": True, "lagRevisions": 3, "lagSeconds": 20.2}
+    ill = [process("well"), process("dead", **silent), process("slow", **lagging)]
+    async with ScriptedUpstream(told([], ill)) as control:
+        _, *found = await check_running(settings(tmp_path, control.url))
+    assert [(one.name, one.ok, one.detail) for one in found] == [
+        (
+            "instance dead:8080 gateway up to date",
+            False,
+            "not seen since 2026-01-31T12:00:00.000Z, for 61 s",
+        ),
+        ("instance slow:8080 gateway up to date", False, "3 revisions behind for 20 s"),
+    ]
+    async with ScriptedUpstream(told([], [process("a"), process("a"), process("b")])) as control:
+        _, well = await check_running(settings(tmp_path, control.url))
+    assert well.ok
+    assert well.detail == "gateways: 2, processes: 3; all are heard of and up to date"
