@@ -18,7 +18,14 @@ from relay_gateway.testing.records import timestamp, usage_record, varied_record
 from relay_gateway_log_database import DatabaseSink
 from relay_gateway_log_database.histogram import unpacked
 from relay_gateway_log_database.period import Span, divide
-from relay_gateway_log_database.rollups import LARGEST, LONG, SHORTENED_EVERY, VIEWS, view_of
+from relay_gateway_log_database.rollups import (
+    FEWEST_FIRST,
+    LARGEST,
+    LONG,
+    SHORTENED_EVERY,
+    VIEWS,
+    view_of,
+)
 from relay_gateway_log_database.rows import MAX_INTEGER
 from relay_gateway_log_database.tables import DAY_US, HOUR_US
 
@@ -26,6 +33,7 @@ DAY = 86_400
 GROUPINGS = (
     (),
     ("model",),
+    ("policy",),
     ("provider",),
     ("outcome", "status"),
     ("hostKey", "host"),
@@ -197,6 +205,8 @@ async def test_a_batch_over_many_days_is_added_to_each_of_them(sink: DatabaseSin
         (("model_id",), 2),
         (("host_key_id", "host_id"), 3),
         (("relay_key_id",), 4),
+        (("policy_id",), 7),
+        (("policy_id", "relay_key_id"), 4),
         (("host_id", "model_id"), 5),
         (("policy_id", "provider_id"), 6),
         (("policy_id", "host_id"), None),
@@ -210,8 +220,10 @@ def test_the_smallest_view_that_knows_all_dimensions_answers(
 
 
 def test_views_are_tried_from_the_fewest_dimensions_on() -> None:
-    sizes = [len(view) for view in VIEWS[:1] + VIEWS[2:]]
-    assert sizes == sorted(sizes)
+    assert sorted(FEWEST_FIRST) == list(range(len(VIEWS)))
+    for place, number in enumerate(FEWEST_FIRST):
+        smaller = [set(VIEWS[other]) for other in FEWEST_FIRST[:place]]
+        assert not any(set(VIEWS[number]) < view for view in smaller)
 
 
 moments = st.one_of(st.none(), st.integers(0, 5 * DAY_US))

@@ -88,7 +88,7 @@ def test_figures_beyond_the_column_are_cut_there_and_kept_whole_beside_it() -> N
         (("model_id",), True),
         (("host_key_id",), True),
         (("relay_key_id",), True),
-        (("policy_id",), False),
+        (("policy_id",), True),
         (("provider_id",), False),
         (("outcome",), False),
         (("outcome", "status", "endpoint"), True),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from sqlalchemy import Index, MetaData, Table, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -11,10 +14,20 @@ from relay_gateway_log_database.engine import prepare_sqlite
 ADVISORY_LOCK = 0x72656C6179_7573  # "relayus"
 
 
+Upgrade: TypeAlias = Callable[[AsyncConnection, int], Awaitable[None]]
+"""Brings what tables of an older version hold to this one."""
+
+
 async def create_schema(
-    engine: AsyncEngine, metadata: MetaData, versions: Table, version: int, page_bytes: int
+    engine: AsyncEngine,
+    metadata: MetaData,
+    versions: Table,
+    version: int,
+    page_bytes: int,
+    upgrade: Upgrade | None = None,
 ) -> None:
-    """Brings the database to this plugin's version of the tables of ``metadata``.
+    """Brings the database to this plugin's version of the tables of ``metadata``; ``upgrade`` is
+    called with the version before, when all tables are there.
 
     Raises :class:`PluginLoadError` when a newer version of the plugin has already changed them.
     """
@@ -36,6 +49,8 @@ async def create_schema(
         if found is None:
             await connection.execute(versions.insert().values(id=1, version=version))
         elif found < version:
+            if upgrade is not None:
+                await upgrade(connection, found)
             await connection.execute(versions.update().values(version=version))
 
 

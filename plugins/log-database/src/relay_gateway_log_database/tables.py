@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 

@@ -32,6 +32,7 @@ from relay_gateway_log_database.tables import (
     usage_rows,
     usage_schema,
 )
+from relay_gateway_log_database.upgrades import upgrade
 from relay_gateway_log_database.upkeep import Step
 
 PAGE_BYTES = 4096
@@ -61,7 +62,7 @@ async def open_usage(url: str, config: DatabaseSinkConfig, context: PluginContex
         await context.run_blocking(prepare_file, url)
     engine = make_engine(url)
     try:
-        await create_schema(engine, metadata, usage_schema, SCHEMA_VERSION, PAGE_BYTES)
+        await create_schema(engine, metadata, usage_schema, SCHEMA_VERSION, PAGE_BYTES, upgrade)
         if not is_postgresql(url):
             file = await SqliteFile.open(engine.url.database or "", CONNECT_SECONDS, context)
             return SqliteUsage(engine, file, config, context)
