@@ -53,7 +53,7 @@ async def world(tmp_path: Path) -> AsyncIterator[BigWorld]:
 async def honest(world: BigWorld, seconds: float) -> tuple[float, float]:
     """The latencies that half, and 99 % of honest requests stay below, in ms; none may fail."""
     load = HonestLoad(world.port, world.request(REQUEST), rate=RATE)
-    latencies = await load.run(seconds)
+    latencies = [one.seconds for one in await load.run(seconds)]
     return percentile(latencies, 50) * 1000, percentile(latencies, 99) * 1000
 
 
