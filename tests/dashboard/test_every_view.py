@@ -1,28 +1,23 @@
-"""Every view as it is seen: no violation that axe knows of in light, dark or narrow, and pictures.
-
-``DASHBOARD_PICTURES=1`` writes the pictures of the documentation anew; ``DASHBOARD_PICTURES_TO``
-names another directory, which then gets all of them.
-"""
+"""Every view as it is seen: no violation that axe knows of in light, dark or narrow, and
+pictures."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import subprocess
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, FloatRect, expect
+from playwright.async_api import Browser, expect
 
 from relay_gateway.testing.dashboard import Dashboard, operator_at
 from relay_gateway.testing.process import GatewayProcess
 
+from .pictures import LOOKS, photograph
+
 AXE = "axe-core@4.10.3"
-DOCUMENTATION = Path(__file__).parents[2] / "docs" / "images" / "dashboard"
 EVERY_RULE = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RULES = {
     "light": EVERY_RULE,
@@ -30,11 +25,6 @@ RULES = {
     "narrow": ["target-size", "color-contrast"],
 }
 """All of them once; of the others what colours and room can change."""
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "narrow": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
-}
 VIEWS = {
     "overview": "/",
     "logs": "/logs",
@@ -61,10 +51,6 @@ VIEWS = {
     "first-steps": "/first-steps",
     "nowhere": "/nowhere",
 }
-TOP: FloatRect = {"x": 0, "y": 0, "width": 1280, "height": 500}
-"""What such a picture shows, so that it stays small."""
-SHOWN = {"overview", "logs", "request", "explain", "policy", "first-steps", "audit"}
-"""Those that the documentation shows, in light colours."""
 
 
 @pytest.fixture(scope="session")
@@ -181,13 +167,7 @@ async def test_t50_no_view_has_a_violation(
     await operator.go(VIEWS[view].format(**furnished))
     await expect(operator.page.locator("h1").first).to_be_visible()
     await expect(operator.page.locator("main [role=alert]")).to_have_count(0)
-    picture = picture_of(view, look)
-    if picture is not None:
-        await asyncio.to_thread(picture.parent.mkdir, parents=True, exist_ok=True)
-        if picture.parent == DOCUMENTATION:
-            await operator.page.screenshot(path=picture, clip=TOP)
-        else:
-            await operator.page.screenshot(path=picture, full_page=True)
+    await photograph(operator.page, view, look, full_page=True)
     assert await violations(operator, axe, look) == []
     operator.misdeeds.judge()
 
@@ -201,32 +181,32 @@ async def test_t50_dialogs_and_forms_have_none_either(
     await operator.fill("Description", "What product teams may use")
     await operator.save()
     await operator.dialog().get_by_role("row").nth(1).wait_for()
-    await photograph(operator, "diff", look)
+    await photograph(operator.page, "diff", look)
     assert await violations(operator, axe, look) == []
     await page.keyboard.press("Escape")
     await page.locator("h1").click()
     for key in "gl":
         await page.keyboard.press(key)
     await expect(operator.dialog()).to_contain_text("Leave without saving?")
-    await photograph(operator, "leave", look)
+    await photograph(operator.page, "leave", look)
     assert await violations(operator, axe, look) == []
     await operator.confirm("Stay here")
     await page.locator("h1").click()
     await page.keyboard.press("?")
     await operator.dialog().wait_for()
-    await photograph(operator, "shortcuts", look)
+    await photograph(operator.page, "shortcuts", look)
     assert await violations(operator, axe, look) == []
     await page.keyboard.press("Escape")
     await page.keyboard.press("Control+k")
     await page.keyboard.type("echo")
     await operator.dialog().get_by_role("option").nth(3).wait_for()
-    await photograph(operator, "palette", look)
+    await photograph(operator.page, "palette", look)
     assert await violations(operator, axe, look) == []
     await page.keyboard.press("Escape")
     await page.context.clear_cookies()
     await page.goto(f"{operator.url}/ui/")
     await page.locator("#login-name").wait_for()
-    await photograph(operator, "login", look)
+    await photograph(operator.page, "login", look)
     assert await violations(operator, axe, look) == []
 
 
@@ -243,17 +223,3 @@ async def violations(operator: Dashboard, axe: str, look: str) -> list[str]:
         for one in found["violations"]
         for node in one["nodes"][:3]
     ]
-
-
-async def photograph(operator: Dashboard, view: str, look: str) -> None:
-    picture = picture_of(view, look)
-    if picture is not None:
-        await operator.page.screenshot(path=picture)
-
-
-def picture_of(view: str, look: str) -> Path | None:
-    """Where the picture of a view goes, if it is asked for."""
-    if "DASHBOARD_PICTURES_TO" in os.environ:
-        return Path(os.environ["DASHBOARD_PICTURES_TO"], f"{view}-{look}.png")
-    wanted = os.environ.get("DASHBOARD_PICTURES") == "1" and look == "light" and view in SHOWN
-    return DOCUMENTATION / f"{view}.png" if wanted else None

@@ -357,7 +357,7 @@ export const t = {
   instances: {
     title: "Instances",
     table: "Processes of all gateways on this database",
-    columns: ["Gateway and process", "State", "Revision", "Last heard of", "Started"],
+    columns: ["Gateway and process", "State", "Revision", "Last heard of", "Version"],
     state: { ready: "ready", degraded: "degraded", draining: "stopping", "not-ready": "has no catalog to serve" },
     own: "this gateway",
     silent: (time) => `not seen since ${time}`,
@@ -366,6 +366,7 @@ export const t = {
     laggingShort: "lagging",
     behind: (count, time) => `${count} behind for ${time}`,
     current: "up to date",
+    started: (time) => `started ${time}`,
     ago: (time) => `${time} ago`,
   },
 

@@ -1,9 +1,11 @@
-// What is unhealthy now: hosts left alone, benched keys, failing parts, plugins that are not there.
+// What is unhealthy now: hosts left alone, benched keys, failing parts, plugins that are not there,
+// gateways that lag or fell silent.
 import { html } from "../core/html.js";
 import { get } from "../core/api.js";
 import { duration } from "../core/format.js";
 import { useInterval, useResource } from "../core/resource.js";
 import { Badge, Failure, State } from "../parts/bits.js";
+import { complaintsOf, readInstances } from "./instances.js";
 import { t } from "../strings.js";
 
 async function readiness(signal) {
@@ -23,14 +25,21 @@ async function troubled(plural, signal) {
 }
 
 async function load(signal) {
-  const [ready, hosts, keys, plugins] = await Promise.all([
+  const [ready, hosts, keys, plugins, instances] = await Promise.all([
     readiness(signal),
     troubled("hosts", signal),
     troubled("host-keys", signal),
     get("/plugins", {}, signal),
+    readInstances(signal),
   ]);
   const left = [...hosts.map((one) => ({ ...one, plural: "hosts" })), ...keys.map((one) => ({ ...one, plural: "host-keys" }))];
-  return { ready, left, plugins: plugins.items.filter((one) => one.error && one.state !== "registered") };
+  const own = Object.keys(ready.degraded ?? {});
+  return {
+    ready,
+    left,
+    plugins: plugins.items.filter((one) => one.error && one.state !== "registered"),
+    complaints: instances.flatMap((one) => complaintsOf(one, one.thisGateway ? own : [])),
+  };
 }
 
 /** Everything that does not work right now, or that all does. */
@@ -39,14 +48,16 @@ export function Health() {
   useInterval(found.reload, 5);
   if (found.error && !found.data) return html`<${Failure} error=${found.error} retry=${found.reload} />`;
   if (!found.data) return null;
-  const { ready, left, plugins } = found.data;
+  const { ready, left, plugins, complaints } = found.data;
   const degraded = Object.entries(ready.degraded ?? {});
-  const well = ready.ready && !degraded.length && !left.length && !plugins.length;
+  const well = !found.error && ready.ready && !degraded.length && !left.length && !plugins.length && !complaints.length;
   return html`<section class="box stack" aria-label=${t.health.title}>
     <div class="row spread"><h2>${t.health.title}</h2><span class="hint">${t.health.revision(ready.revision ?? "–")}</span></div>
+    ${found.error && html`<${Failure} error=${found.error} retry=${found.reload} />`}
     ${well && html`<p class="notice good">${t.health.well}</p>`}
     ${!ready.ready && html`<p class="notice bad">${ready.draining ? t.health.draining : t.health.notReady}</p>`}
     ${degraded.map(([part, reason]) => html`<p class="notice warn" key=${part}><strong>${part}</strong> ${reason}</p>`)}
+    ${complaints.map((one) => html`<p class=${`notice ${one.tone}`} key=${one.key}><strong>${one.name}</strong> ${one.text}</p>`)}
     ${plugins.map((one) => html`<p class="notice bad" key=${one.kind + one.name}><strong>${one.kind} ${one.name}</strong> ${one.error}</p>`)}
     ${left.map(
       (one) => html`<div class="row" key=${one.metadata.id}>

@@ -1,9 +1,10 @@
-// The instance that answers: what its processes serve, and what still waits to be written.
+// All gateways, and the one that answers: what its processes serve, and what still waits to be written.
 import { html } from "../core/html.js";
 import { bytes, duration, number } from "../core/format.js";
 import { readMetrics } from "../core/metrics.js";
 import { useInterval, useResource } from "../core/resource.js";
 import { Badge, Facts } from "../parts/bits.js";
+import { Instances } from "./instances.js";
 import { t } from "../strings.js";
 
 const EVERY_SECONDS = 10;
@@ -43,13 +44,14 @@ const standing = ({ up, revision, behind, age }) =>
 const depth = ({ waiting, oldest, down }) =>
   html`${t.instance.waiting(number(waiting))}${waiting > 0 && oldest > 0 && `, ${t.instance.oldest(duration(oldest * 1000))}`} ${down && html`<${Badge} tone="bad">${t.instance.down}<//>`}`;
 
-/** Revision and lag of every process, and how much the spool holds for every sink. */
+/** All gateways; of this one the revision of every process, and how much the spool holds for every sink. */
 export function Instance() {
   const found = useResource(readMetrics, []);
   useInterval(found.reload, EVERY_SECONDS);
-  if (!found.data) return null;
+  if (!found.data) return html`<${Instances} />`;
   const lost = sum(found.data.get("relay_spool_lost_records_total")) + sum(found.data.get("relay_usage_dropped_records_total"));
-  return html`<section class="box stack" aria-label=${t.instance.title}>
+  return html`<${Instances} />
+  <section class="box stack" aria-label=${t.instance.title}>
     <h2>${t.instance.title}</h2>
     <${Facts} items=${[
       ...processes(found.data).map((one) => [one.process, standing(one)]),
