@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,16 @@ class Held:
         reader, writer = await asyncio.open_connection(host, int(port))
         self.calls.callback(writer.close)
         return Call(reader, writer)
+
+    def called_with(self, key: str) -> Held:
+        """The same gateway with another relay key."""
+        return replace(self, key=key)
+
+    async def begin(self) -> tuple[int, Call]:
+        """The status of a stream that is asked for on a connection of its own."""
+        call = await self.ask(stream=True)
+        head = await call.reader.readuntil(b"\r\n\r\n")
+        return int(head.split(b" ", 2)[1]), call
 
     async def ask(self, *, stream: bool) -> Call:
         """A chat completion that is asked for on a new connection."""

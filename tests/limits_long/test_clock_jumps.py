@@ -68,7 +68,7 @@ async def test_f60_a_jump_of_a_day_frees_no_limit_and_ends_no_request(
         policy = await scenario.create("policies", "tight", models=["*"])
         free = await scenario.relay_key("free", policy)
         key = await scenario.relay_key("tight", policy, rateLimitIds=[rate_limit])
-        limited = Held(scenario, held.upstream, key, held.calls)
+        limited = held.called_with(key)
         await limited.until_every_worker_answers(200)
         streams = await limited.streams(3)
         for seconds in (DAY, -DAY, 0):

@@ -133,7 +133,7 @@ async def test_t38_ten_thousand_callers_that_leave_free_their_slots(
         rate_limit = await scenario.create("rate-limits", "slots", rules=[rule])
         policy = await scenario.create("policies", "slots", models=["*"])
         key = await scenario.relay_key("slots", policy, rateLimitIds=[rate_limit])
-        limited = Held(scenario, held.upstream, key, held.calls)
+        limited = held.called_with(key)
         await limited.until_every_worker_answers(200)
         body = {"model": MODEL, "stream": True, "messages": []}
         for _ in range(CANCELS // WAVE):

@@ -36,8 +36,8 @@ async def held(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield held
 
 
-async def key_with_budget(held: Held) -> str:
-    """A relay key, known to every worker, under a budget for ``ROOM`` requests."""
+async def budgeted(held: Held) -> Held:
+    """With a relay key, known to every worker, under a budget for ``ROOM`` requests."""
     scenario = held.scenario
     rates = [{"meter": "requests", "unit": "perUnit", "amount": "0.000001"}]
     pricing = await scenario.create("pricings", "Each", currency="USD", rates=rates)
@@ -48,32 +48,24 @@ async def key_with_budget(held: Held) -> str:
     budget = {"amountNanos": ROOM * COST, "window": "total", "scope": "policy"}
     policy = await scenario.create("policies", "Budget", models=["*"], budgets=[budget])
     key = await scenario.relay_key("spender", policy)
-    await Held(scenario, held.upstream, key, held.calls).until_every_worker_answers(200)
-    return key
+    known = held.called_with(key)
+    await known.until_every_worker_answers(200)
+    return known
 
 
-async def begin(held: Held, key: str) -> tuple[int, Call]:
-    """The status of a stream that is asked for on a connection of its own."""
-    call = await held.connect()
-    body = {"model": MODEL, "stream": True, "messages": []}
-    await call.ask("POST", "/v1/chat/completions", key, body)
-    head = await call.reader.readuntil(b"\r\n\r\n")
-    return int(head.split(b" ", 2)[1]), call
-
-
-async def begin_all(held: Held, key: str) -> list[Call]:
+async def begin_all(held: Held) -> list[Call]:
     """The streams that begin, of so many that are asked for at once."""
-    answers = await asyncio.gather(*(begin(held, key) for _ in range(CALLERS)))
+    answers = await asyncio.gather(*(held.begin() for _ in range(CALLERS)))
     assert {status for status, _ in answers} == {200, 429}
     return [call for status, call in answers if status == 200]
 
 
-async def until_every_worker_refuses(held: Held, key: str) -> int:
+async def until_every_worker_refuses(held: Held) -> int:
     """How many requests were let pass until then."""
     passed = refusals = 0
     async with asyncio.timeout(PATIENCE):
         while refusals < ENOUGH_REFUSALS:
-            status, call = await begin(held, key)
+            status, call = await held.begin()
             refusals = refusals + 1 if status == 429 else 0
             if status == 200:
                 passed += 1
@@ -97,17 +89,17 @@ async def until_spent(admin: httpx.AsyncClient, wanted: int) -> None:
 async def test_four_workers_overrun_a_budget_by_no_more_than_they_have_under_way(
     held: Held,
 ) -> None:
-    key = await key_with_budget(held)
-    begun = await begin_all(held, key)
+    held = await budgeted(held)
+    begun = await begin_all(held)
     assert ROOM <= len(begun) <= WORKERS * ROOM
     held.upstream.finish.set()
     await asyncio.gather(*(call.whole_stream() for call in begun))
-    passed = len(begun) + await until_every_worker_refuses(held, key)
+    passed = len(begun) + await until_every_worker_refuses(held)
     await until_spent(held.scenario.admin, passed * COST)
 
     await held.gateway.kill()
     await held.gateway.start()
     # Nobody has to be waited for: each worker has read what was spent before it serves.
-    assert await until_every_worker_refuses(held, key) == 0
+    assert await until_every_worker_refuses(held) == 0
     async with held.gateway.control() as admin:
         await until_spent(admin, passed * COST)
