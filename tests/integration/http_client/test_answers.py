@@ -28,7 +28,7 @@ from relay_gateway.testing.script import (
 )
 from relay_gateway.testing.upstream import ScriptedUpstream
 
-OK = response(200, b"hello")
+from .asking import OK
 
 
 def post(body: bytes = b"{}", path: bytes = b"/v1/x") -> UpstreamRequest:

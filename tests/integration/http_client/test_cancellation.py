@@ -7,7 +7,6 @@ import pytest
 
 from relay_gateway.http.client import Exchange, HttpClient
 from relay_gateway.http.target import Target
-from relay_gateway.plugin import UpstreamRequest
 from relay_gateway.testing.ledger import SeenRequest
 from relay_gateway.testing.script import (
     Hang,
@@ -18,17 +17,7 @@ from relay_gateway.testing.script import (
 )
 from relay_gateway.testing.upstream import ScriptedUpstream
 
-OK = response(200, b"hello")
-
-
-def post(body: bytes = b"{}") -> UpstreamRequest:
-    return UpstreamRequest(b"/", b"", body)
-
-
-async def fetch(client: HttpClient, target: Target, body: bytes = b"{}") -> Exchange:
-    exchange = await client.send(target, post(body))
-    await exchange.read(1 << 20)
-    return exchange
+from .asking import OK, fetch, post
 
 
 async def fetch_unread(client: HttpClient, target: Target) -> Exchange:

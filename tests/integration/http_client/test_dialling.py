@@ -16,11 +16,11 @@ from relay_gateway.http.resolve import SystemResolver
 from relay_gateway.http.target import Target
 from relay_gateway.plugin import UpstreamRequest
 from relay_gateway.testing.resolver import FakeResolver
-from relay_gateway.testing.script import response
 from relay_gateway.testing.upstream import ScriptedUpstream
 
+from .asking import OK
+
 REQUEST = UpstreamRequest(b"/", b"authorization: Bearer canary\r\n", b"{}")
-OK = response(200, b"hello")
 LOOPBACK = ip_address("127.0.0.1")
 OTHER_LOOPBACK = ip_address("127.0.0.2")
 

@@ -7,10 +7,9 @@ import pytest
 from relay_gateway.errors import (
     UpstreamClosedError,
 )
-from relay_gateway.http.client import Exchange, HttpClient
+from relay_gateway.http.client import HttpClient
 from relay_gateway.http.pool import PoolLimits
 from relay_gateway.http.target import Target
-from relay_gateway.plugin import UpstreamRequest
 from relay_gateway.testing.script import (
     Close,
     Hang,
@@ -21,17 +20,7 @@ from relay_gateway.testing.script import (
 )
 from relay_gateway.testing.upstream import ScriptedUpstream
 
-OK = response(200, b"hello")
-
-
-def post(body: bytes = b"{}") -> UpstreamRequest:
-    return UpstreamRequest(b"/", b"", body)
-
-
-async def fetch(client: HttpClient, target: Target, body: bytes = b"{}") -> Exchange:
-    exchange = await client.send(target, post(body))
-    await exchange.read(1 << 20)
-    return exchange
+from .asking import OK, fetch, post
 
 
 async def test_a_finished_connection_carries_the_next_request(

@@ -32,8 +32,9 @@ from relay_gateway.testing.resolver import FakeResolver
 from relay_gateway.testing.script import Close, response
 from relay_gateway.testing.upstream import ScriptedUpstream
 
+from .asking import OK
+
 REQUEST = UpstreamRequest(b"/", b"authorization: Bearer canary\r\n", b"{}")
-OK = response(200, b"hello")
 LOOPBACK = ip_address("127.0.0.1")
 
 

@@ -10,30 +10,18 @@ from relay_gateway.errors import (
     UpstreamOverloadedError,
     UpstreamTimeoutError,
 )
-from relay_gateway.http.client import Exchange, HttpClient
+from relay_gateway.http.client import HttpClient
 from relay_gateway.http.pool import PoolLimits
 from relay_gateway.http.target import Target
-from relay_gateway.plugin import UpstreamRequest
 from relay_gateway.testing.script import (
     Hang,
     Send,
     WaitFor,
-    response,
     sse_response,
 )
 from relay_gateway.testing.upstream import ScriptedUpstream
 
-OK = response(200, b"hello")
-
-
-def post(body: bytes = b"{}") -> UpstreamRequest:
-    return UpstreamRequest(b"/", b"", body)
-
-
-async def fetch(client: HttpClient, target: Target, body: bytes = b"{}") -> Exchange:
-    exchange = await client.send(target, post(body))
-    await exchange.read(1 << 20)
-    return exchange
+from .asking import OK, fetch, post
 
 
 async def test_f53_callers_wait_their_turn_for_a_connection(
