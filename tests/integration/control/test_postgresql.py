@@ -14,15 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from relay_gateway.catalog.fields import list_fields
 from relay_gateway.catalog.kinds import KINDS
 from relay_gateway.ids import new_id
-from relay_gateway.storage import create_engine, migrate
+from relay_gateway.testing.databases import migrated
 
 
 @pytest.fixture
 async def engine(postgres_url: str) -> AsyncIterator[AsyncEngine]:
-    await migrate(postgres_url)
-    engine = create_engine(postgres_url)
-    yield engine
-    await engine.dispose()
+    async with migrated(postgres_url) as engine:
+        yield engine
 
 
 async def test_entities_keys_and_conflicts_behave_as_on_sqlite(

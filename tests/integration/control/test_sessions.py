@@ -6,7 +6,6 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,9 +17,10 @@ from relay_gateway.control import ControlServices, create_control_app
 from relay_gateway.http.addresses import AddressReader
 from relay_gateway.secret import Secret
 from relay_gateway.security.passwords import hash_password
-from relay_gateway.storage import AuditLog, create_engine, migrate
+from relay_gateway.storage import AuditLog
 from relay_gateway.storage.audit import AuditQuery
 from relay_gateway.testing.clock import FakeClock
+from relay_gateway.testing.databases import migrated
 
 ADMIN_TOKEN = "admin-token-3f9c"
 PASSWORD = "correct horse"
@@ -29,15 +29,10 @@ BROWSER = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
 Open = Callable[..., httpx.AsyncClient]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite:///{tmp_path}/catalog.sqlite3"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    await migrate(url)
-    engine = create_engine(url)
-    yield engine
-    await engine.dispose()
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    async with migrated(database_url) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.catalog.sections import SECTIONS, read_runtime_settings
 from relay_gateway.control import ControlServices
-from relay_gateway.storage import AuditLog, CatalogStore, create_engine, migrate
+from relay_gateway.storage import AuditLog, CatalogStore
 from relay_gateway.storage.audit import AuditQuery
+from relay_gateway.testing.databases import migrated
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "proxy-mode": {"enabled": False, "allowUnauthenticated": False},
@@ -35,15 +35,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite:///{tmp_path}/catalog.sqlite3"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    await migrate(url)
-    engine = create_engine(url)
-    yield engine
-    await engine.dispose()
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    async with migrated(database_url) as engine:
+        yield engine
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,24 +16,20 @@ from relay_gateway.control.refused_tokens import FREE, MAX_ADDRESSES, OTHERS, Re
 from relay_gateway.control.unauthenticated import UnauthenticatedError
 from relay_gateway.secret import Secret
 from relay_gateway.security.passwords import hash_password
-from relay_gateway.storage import AuditLog, create_engine, migrate
+from relay_gateway.storage import AuditLog
 from relay_gateway.storage.audit import Actor, AuditQuery, acting
 from relay_gateway.testing.clock import FakeClock
+from relay_gateway.testing.databases import migrated
 
 ADMIN_TOKEN = "admin-token-3f9c"
 PASSWORD = "correct horse"
 Open = Callable[..., httpx.AsyncClient]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite:///{tmp_path}/catalog.sqlite3"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    await migrate(url)
-    engine = create_engine(url)
-    yield engine
-    await engine.dispose()
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
+    async with migrated(database_url) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -132,14 +132,6 @@ async def world_at(url: str) -> World:
     return World(create_engine(url))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/catalog.sqlite3"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
-
-
 @pytest.fixture
 async def world(database_url: str) -> AsyncIterator[World]:
     world = await world_at(database_url)
