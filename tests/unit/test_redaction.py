@@ -186,7 +186,7 @@ def logged() -> Iterator[tuple[logging.Logger, io.StringIO]]:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(Redactor()))
-    logger = logging.getLogger("some.library")
+    logger = logging.getLogger("another.package")
     logger.addHandler(handler)
     logger.setLevel("DEBUG")
     logger.propagate = False

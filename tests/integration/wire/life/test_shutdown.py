@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from relay_gateway.testing.inference_server import InferenceServer
-from relay_gateway.testing.wire import WireCaller
+from relay_gateway.testing.wire import WireAnswer, WireCaller
 
 from .stage import GET, Stage, until
 
@@ -23,32 +23,32 @@ def test_r17_idle_connections_close_at_once(stage: Stage) -> None:
             caller.close()
 
 
-def test_r17_active_request_is_answered_before_the_server_stops(stage: Stage) -> None:
-    with InferenceServer(stage) as server, WireCaller(server.port) as caller:
-        idle = WireCaller(server.port)
-        caller.send(GET % b"wait")
+def answer_while_stopping(stage: Stage, part: bytes) -> WireAnswer:
+    """The answer to a request in the middle of which the server begins to stop: idle connections
+    are closed meanwhile, its own after it."""
+    with (
+        InferenceServer(stage) as server,
+        WireCaller(server.port) as caller,
+        WireCaller(server.port) as idle,
+    ):
+        caller.send(GET % part)
         assert until(stage.begun)
         server.begin_to_stop()
         assert idle.is_closed()
-        idle.close()
         stage.cue.set()
         answer = caller.read_answer()
-        assert (answer.body, answer.headers.get(b"connection")) == (b"waited", b"close")
         assert caller.is_closed()
+    return answer
+
+
+def test_r17_active_request_is_answered_before_the_server_stops(stage: Stage) -> None:
+    answer = answer_while_stopping(stage, b"wait")
+    assert (answer.body, answer.headers.get(b"connection")) == (b"waited", b"close")
 
 
 def test_r17_open_stream_ends_cleanly_and_then_its_connection(stage: Stage) -> None:
-    with InferenceServer(stage) as server, WireCaller(server.port) as caller:
-        idle = WireCaller(server.port)
-        caller.send(GET % b"stream")
-        assert until(stage.begun)
-        server.begin_to_stop()
-        assert idle.is_closed()
-        idle.close()
-        stage.cue.set()
-        answer = caller.read_answer()
-        assert (answer.body, answer.complete) == (b"onetwo", True)
-        assert caller.is_closed()
+    answer = answer_while_stopping(stage, b"stream")
+    assert (answer.body, answer.complete) == (b"onetwo", True)
 
 
 def test_r17_request_that_outlasts_the_drain_is_told_so(stage: Stage) -> None:
