@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from relay_gateway.errors import RequestRefusedError
+from relay_gateway.pipeline.accounted_members import are_all, decode_all, decode_usual
 from relay_gateway.pipeline.members import Member, TooManyError, find_members, spelling_of
 from relay_gateway.plugin.wire import UsageOption
 
 MAX_MODEL_BYTES = 256
 
 
-class _Members(msgspec.Struct):
-    model: Any = msgspec.UNSET
-    stream: Any = None
+Members = Mapping[str, msgspec.Raw]
+"""The members of a body by name, each of which is there once."""
 
-
-_decode_members = msgspec.json.Decoder(_Members).decode
-_decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _SMALL = 160 * 1024
-_LEAST_MEMBER = len(',"model":1')
-"""Bytes that a second ``model`` takes at least; ``stream`` takes more."""
 
 _ANY_CASE = re.compile(rb'"model"', re.IGNORECASE)
 _ANY_SPELLING = spelling_of("model", any_case=True)
@@ -39,9 +34,11 @@ _MODEL_VALUE = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 _DECODED_AT_ONCE = 64 * 1024
 
 
-def read_members(data: bytes) -> tuple[str, bool]:
-    """``model`` and ``stream`` of a request body; raises :class:`RequestRefusedError` (400)."""
-    model, stream = _read_small(data) if len(data) <= _SMALL else _read_large(data)
+def read_members(data: bytes, small: int = _SMALL) -> tuple[str, bool, Members | None]:
+    """``model`` and ``stream`` of a request body, and all of its members where no search was needed
+    to know them; raises :class:`RequestRefusedError` (400). Up to ``small`` bytes unusual members
+    are told apart, too."""
+    model, stream, members = _read(data, small)
     if model is msgspec.UNSET:
         raise _refused("the body must name a model", "model")
     if not isinstance(model, str):
@@ -49,7 +46,7 @@ def read_members(data: bytes) -> tuple[str, bool]:
     check_model(model)
     if stream is not None and not isinstance(stream, bool):
         raise _refused(f"stream must be true or false, not {_json_type(stream)}", "stream")
-    return model, stream is True
+    return model, stream is True, members
 
 
 def check_model(model: str) -> None:
@@ -60,8 +57,7 @@ def check_model(model: str) -> None:
 
 def read_model(data: bytes) -> str | None:
     """``model`` of a body that may do without; raises as :func:`read_members`."""
-    model, _ = _read_small(data) if len(data) <= _SMALL else _read_large(data)
-    if model is not msgspec.UNSET:
+    if _read(data, _SMALL)[0] is not msgspec.UNSET:
         return read_members(data)[0]
     others = _find(data, "model", any_case=True)
     if others:
@@ -69,32 +65,24 @@ def read_model(data: bytes) -> str | None:
     return None
 
 
-def _read_small(data: bytes) -> tuple[Any, Any]:
-    """Both values. The members are told apart by the decoder; where the bytes that they do not
-    account for are too few for another one, none can be there twice."""
-    members: dict[str, msgspec.Raw] = _decode(_decode_raw, data)
-    accounted = 1
-    for name, value in members.items():
-        accounted += len(name) + 4 + len(memoryview(value))
-    unclear = len(data) - accounted >= _LEAST_MEMBER
-    if not unclear:
+def _read(data: bytes, small: int) -> tuple[Any, Any, Members | None]:
+    """Both values, as they are, and all members where they are known."""
+    members: dict[str, msgspec.Raw] = _decode(
+        decode_all if len(data) <= small else decode_usual, data
+    )
+    known = are_all(data, members)
+    if known:
         for name in members:
             if len(name) == 5 and name != "model" and name.lower() == "model":
-                unclear = True
-    if unclear:
+                known = False
+    if not known:
         _refuse_ambiguity(data)
     model, stream = members.get("model"), members.get("stream")
     return (
         msgspec.UNSET if model is None else msgspec.json.decode(model),
         None if stream is None else msgspec.json.decode(stream),
+        members if known else None,
     )
-
-
-def _read_large(data: bytes) -> tuple[Any, Any]:
-    """Both values. Every member of a hostile body made into an object would take seconds."""
-    members: _Members = _decode(_decode_members, data)
-    _refuse_ambiguity(data)
-    return members.model, members.stream
 
 
 def _decode(decode: Callable[[bytes], Any], data: bytes) -> Any:
@@ -122,13 +110,16 @@ def replace_model(data: bytes, name: str) -> bytes:
     return b"".join((data[: member.start], value, data[member.end :]))
 
 
-def ask_for_usage(data: bytes, option: UsageOption) -> tuple[bytes, bool]:
-    """The body with the usage option set, and whether the caller had not set it himself.
+def ask_for_usage(
+    data: bytes, option: UsageOption, known: Members | None = None
+) -> tuple[bytes, bool]:
+    """The body with the usage option set, and whether the caller had not set it himself; ``known``
+    are its members, where that is so.
 
     Raises :class:`RequestRefusedError` (400) where he set it twice, or to what is no object.
     """
     members: list[Member] = []
-    if option.member.encode() in data or _has_escaped_letter(data):
+    if option.member in known if known is not None else _may_have(data, option.member):
         members = _find(data, option.member)
     if not members:
         asked = b'"%b":{"%b":true},' % (option.member.encode(), option.flag.encode())
@@ -145,6 +136,10 @@ def ask_for_usage(data: bytes, option: UsageOption) -> tuple[bytes, bool]:
         return data, False
     value = msgspec.json.encode({**options, option.flag: True})
     return b"".join((data[:start], value, data[end:])), True
+
+
+def _may_have(data: bytes, name: str) -> bool:
+    return name.encode() in data or _has_escaped_letter(data)
 
 
 def _refuse_foreign_encoding(data: bytes) -> None:

@@ -15,7 +15,7 @@ from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.errors import FAULTS, RequestRefusedError
 from relay_gateway.log import request_id
 from relay_gateway.pipeline.authenticate import Authenticator, check
-from relay_gateway.pipeline.body import ask_for_usage, read_members
+from relay_gateway.pipeline.body import Members, ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.capture import Payloads, is_wanted
 from relay_gateway.pipeline.carrier import INTERRUPTED, Interruptible
@@ -272,10 +272,11 @@ class Pipeline:
         call.body = body
         call.bytes_in = len(body)
         if call.path_model is None:
-            call.requested_model, stream = _members(call, caller, body)
+            call.requested_model, stream, members = _members(call, caller, body)
             call.streamed = stream and call.endpoint.streams
         else:
             call.requested_model, call.streamed = call.path_model, call.endpoint.streams
+            members = None
         plan = self._router.route(
             call.snapshot,
             call.policy,
@@ -293,7 +294,7 @@ class Pipeline:
         if call.streamed:
             option = call.wire_format.usage_option
             if option is not None and call.snapshot.settings.inference.inject_stream_usage:
-                call.body_for_usage, call.withhold_usage = ask_for_usage(body, option)
+                call.body_for_usage, call.withhold_usage = ask_for_usage(body, option, members)
         return plan
 
     def _end_with(self, call: Call, caller: Caller, error: BaseException) -> None:
@@ -317,13 +318,14 @@ class Pipeline:
         self._settlement.settle(call, caller)
 
 
-def _members(call: Call, caller: Caller, body: bytes) -> tuple[str, bool]:
-    """Model and ``stream`` of a body, JSON or a form as its endpoint takes them."""
+def _members(call: Call, caller: Caller, body: bytes) -> tuple[str, bool, Members | None]:
+    """Model and ``stream`` of a body, JSON or a form as its endpoint takes them, and all members
+    of JSON where they are known."""
     if call.endpoint.body != "json":
         boundary = boundary_of(caller.headers.get(b"content-type"))
         if boundary is not None:
             call.form = form = read_form(body, boundary)
-            return form.model, form.stream
+            return form.model, form.stream, None
     return read_members(body)
 
 

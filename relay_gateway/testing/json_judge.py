@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.pipeline.body import ask_for_usage, read_members, replace_model
 from relay_gateway.plugin.wire import UsageOption
@@ -14,20 +18,32 @@ _NAME = 'new "name"'
 def judge_body(body: bytes) -> bool:
     """Whether ``body`` is accepted; raises ``AssertionError`` where the two do not agree, also on
     what it says once the model is replaced and usage is asked for."""
+    members = parse(body)
+    accepted = [_judge_reading(body, members, small) for small in (len(body), 0)]
+    if members is None or not all(accepted):
+        return False
+    _judge_name(body, members)
+    return True
+
+
+def _judge_reading(body: bytes, members: Members | None, small: int) -> bool:
+    """Judges the reader of bodies of up to ``small`` bytes, and that of larger ones."""
     expected = decide(body)
     read: tuple[str, bool] | None = None
+    known: Mapping[str, msgspec.Raw] | None = None
     refusal: RequestRefusedError | None = None
     try:
-        read = read_members(body)
+        model, stream, known = read_members(body, small)
+        read = model, stream
     except RequestRefusedError as error:
         refusal = error
     assert refusal is None or refusal.status == 400, f"{body!r} was refused with {refusal}"
     assert read == expected, f"{body!r} was read as {read}, the reference says {expected}"
-    members = parse(body)
     if read is None or members is None:
         return False
-    _judge_name(body, members)
-    _judge_usage(body, members)
+    names = [name for name, _ in members]
+    assert known is None or sorted(known) == sorted(names), f"{body!r}: {known} are not {names}"
+    _judge_usage(body, members, known)
     return True
 
 
@@ -37,11 +53,11 @@ def _judge_name(body: bytes, members: Members) -> None:
     assert changed == wanted, f"replacing the model of {body!r} made {changed}"
 
 
-def _judge_usage(body: bytes, members: Members) -> None:
+def _judge_usage(body: bytes, members: Members, known: Mapping[str, msgspec.Raw] | None) -> None:
     given = members.values_of(OPTION.member)
     sound = not given or (len(given) == 1 and isinstance(given[0], Members | None))
     try:
-        changed = parse(ask_for_usage(body, OPTION)[0])
+        changed = parse(ask_for_usage(body, OPTION, known)[0])
     except RequestRefusedError:
         assert not sound, f"no usage could be asked for in {body!r}"
         return

@@ -21,6 +21,10 @@ JSON = st.recursive(
 )
 
 
+BOTH_READERS = pytest.mark.parametrize("small", [0, 1_000_000])
+
+
+@BOTH_READERS
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -33,10 +37,54 @@ JSON = st.recursive(
         (b'{"role":"model","model":"m"}', ("m", False)),
     ],
 )
-def test_model_and_stream_are_read(body: bytes, expected: tuple[str, bool]) -> None:
-    assert read_members(body) == expected
+def test_model_and_stream_are_read(body: bytes, expected: tuple[str, bool], small: int) -> None:
+    assert read_members(body, small)[:2] == expected
 
 
+@BOTH_READERS
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (b'{"model":"m","messages":[]}', "messages model"),
+        (b'{"stream": true, "model": "m", "messages": [], "n": 1}', "messages model n stream"),
+        (b' {\n  "user": "\\"model\\"",\n  "n": 12,\n  "model": "m"\n}\n', "model n user"),
+        (b'{"model":"m","user":{"Model":1,"model":"x","stream":1},"n":-1e9}', "model n user"),
+    ],
+)
+def test_the_members_of_a_plain_body_are_known_without_a_search(
+    body: bytes, names: str, small: int
+) -> None:
+    members = read_members(body, small)[2]
+    assert members is not None
+    assert sorted(members) == names.split()
+
+
+@BOTH_READERS
+@pytest.mark.parametrize(
+    "body",
+    [
+        # What the decoder found last is as long as a piece of what it found first, or begins it.
+        b'{"stream":{"":1,"model":"good"},"n":1,"model":"good","stream":false}',
+        b'{"model":"m","user":{"":1,"stop":0},"seed":"abc","user":false,"stop":{"p":"%s"%s,"seed":1234}}'
+        % (b"p" * 44, b" " * 24),
+        b'{"n":12,"model":"m"         ,"n":1}',
+        b'{"n":1          ,"model":"m","n":12}',
+        b'{"user":["a","model"],"model":"m","user":["a"],            "n":1}',
+        b'{"n":"1","n":"1","model":"m"}',
+        b'{ "model":"m","n\\u0061me":"a long value", "user" : "me" }',
+    ],
+)
+def test_members_that_are_there_twice_or_spelled_otherwise_are_not_taken_for_known(
+    body: bytes, small: int
+) -> None:
+    assert json.loads(body)["model"] in ("m", "good")
+    try:
+        assert read_members(body, small)[2] is None
+    except RequestRefusedError as refused:
+        assert refused.code == "ambiguous_body"
+
+
+@BOTH_READERS
 @pytest.mark.parametrize(
     ("body", "code", "param"),
     [
@@ -65,18 +113,21 @@ def test_model_and_stream_are_read(body: bytes, expected: tuple[str, bool]) -> N
     ],
 )
 def test_t32_a_bad_body_is_refused_with_the_field(
-    body: bytes, code: str, param: str | None
+    body: bytes, code: str, param: str | None, small: int
 ) -> None:
     with pytest.raises(RequestRefusedError) as refused:
-        read_members(body)
+        read_members(body, small)
     assert (refused.value.status, refused.value.code) == (400, code)
     assert refused.value.param == param
 
 
+@BOTH_READERS
 @pytest.mark.parametrize(
     "body",
     [
         b'{"model":"a","model":"b"}',
+        b'{"messages":[], "model":"a", "model":"a"}',
+        b'{ "messages" : [] , "model" : "a" , "MODEL" : "a" }',
         b'{"model":"a","Model":"b"}',
         b'{"MODEL":"a","model":"b"}',
         b'{"model":"a","mod\\u0065l":"b"}',
@@ -86,9 +137,11 @@ def test_t32_a_bad_body_is_refused_with_the_field(
         b'{"model":"a","stream":true,"\\u0073tream":false}',
     ],
 )
-def test_t33_duplicate_escaped_or_case_variant_models_are_ambiguous(body: bytes) -> None:
+def test_t33_duplicate_escaped_or_case_variant_models_are_ambiguous(
+    body: bytes, small: int
+) -> None:
     with pytest.raises(RequestRefusedError) as refused:
-        read_members(body)
+        read_members(body, small)
     assert (refused.value.status, refused.value.code) == (400, "ambiguous_body")
 
 
@@ -104,7 +157,8 @@ def test_t33_the_model_is_found_wherever_it_stands(
     except UnicodeEncodeError:
         return
     try:
-        assert read_members(encoded) == ("the-model", False)
+        for small in (0, len(encoded)):
+            assert read_members(encoded, small)[:2] == ("the-model", False)
     except RequestRefusedError as refused:  # a lone surrogate is not JSON for everybody
         assert refused.code == "invalid_request"
         assert "\\ud" in body

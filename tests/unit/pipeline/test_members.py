@@ -71,7 +71,7 @@ def test_a_name_in_too_many_places_is_refused() -> None:
 def test_t32_a_body_of_eleven_million_arrays_does_not_hold_up_the_others(before: bytes) -> None:
     body = before + b"[]," * 11_000_000 + b"0]}"
     began = time.process_time()
-    assert read_members(body) == ("m", False)
+    assert read_members(body)[:2] == ("m", False)
     assert time.process_time() - began < 2.0
 
 
