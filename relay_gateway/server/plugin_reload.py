@@ -28,6 +28,8 @@ class PluginReload:
     def __init__(self, settings: Settings, plugins: Plugins, read: Read, effect: Effect) -> None:
         self.settings = settings
         """Those in force."""
+        self.keep: Callable[[Settings], None] = _nobody
+        """Told of the settings that a reload has made effective."""
         self._plugins = plugins
         self._read = read
         self._effect = effect
@@ -47,6 +49,7 @@ class PluginReload:
             self.settings = settings
             if changes or former != order:
                 await self._effect(changes)
+            self.keep(settings)
         for change in changes:
             _log.info("%s %s: %s", change.kind, change.name, _outcome(change))
         return changes
@@ -74,6 +77,10 @@ class PluginReload:
 def reader(environ: Mapping[str, str]) -> Read:
     """Reads the settings as at the start: the file of today with the variables of then."""
     return partial(load_settings, environ)
+
+
+def _nobody(_settings: Settings) -> None:
+    """A process that is alone reads the file when it starts again."""
 
 
 def _outcome(change: PluginChange) -> str:

@@ -16,6 +16,7 @@ from relay_gateway.server.gateway import Gateway
 from relay_gateway.server.gathering import CONTROL, Gathering, encoded_report, worker_name
 from relay_gateway.server.hardening import withdraw
 from relay_gateway.server.heartbeat import Member
+from relay_gateway.server.in_force import InForce
 from relay_gateway.server.letterbox import Answer, Answering, Letterbox, keep_only
 from relay_gateway.server.link import Order, SupervisorLine
 from relay_gateway.server.opening import open_gateway
@@ -51,6 +52,7 @@ def posts_of(
     """A post for each worker and, where the control plane is on, one for it. ``prepared`` is as
     in :func:`.open_gateway`; ``environ`` is what plugins see as the environment."""
     posts = []
+    in_force = InForce(settings, registry)
     gateway_id = new_id()
     boxes = [Letterbox.make() for _ in inference] if control is not None else []
     for slot, bound in enumerate(inference):
@@ -59,22 +61,22 @@ def posts_of(
             line: SupervisorLine, slot: int = slot, bound: socket.socket = bound
         ) -> None:
             orders = Orders(line, inference)
-            plugins = configure_plugins(settings, registry, environ, withdraw)
+            now, known = in_force.now()
+            plugins = configure_plugins(now, known, environ, withdraw)
             member = Member(gateway_id, worker_name(slot + 1))
             async with (
                 open_gateway(
-                    settings, plugins, registry.seeds, environ, prepared=prepared, member=member
+                    now, plugins, known.seeds, environ, prepared=prepared, member=member
                 ) as gateway,
                 _answering(gateway, boxes, slot),
             ):
+                gateway.plugin_reload.keep = in_force.keep
                 await orders.serve(gateway, inference=bound)
 
         posts.append(Post(f"worker {slot + 1}", slot, bound, work))
     if control is not None:
         member = Member(gateway_id, CONTROL)
-        posts.append(
-            _control_post(settings, registry, environ, control, boxes, member, prepared=prepared)
-        )
+        posts.append(_control_post(in_force, environ, control, boxes, member, prepared=prepared))
     return posts
 
 
@@ -119,8 +121,7 @@ def _answers_of(asked: Gateway) -> Answer:
 
 
 def _control_post(
-    settings: Settings,
-    registry: Registry,
+    in_force: InForce,
     environ: Mapping[str, str],
     bound: socket.socket,
     boxes: Sequence[Letterbox],
@@ -131,11 +132,13 @@ def _control_post(
     async def work(line: SupervisorLine) -> None:
         orders = Orders(line, [bound])
         keep_only(boxes, *(box.asking for box in boxes))
-        plugins = configure_plugins(settings, registry, environ, withdraw)
+        now, known = in_force.now()
+        plugins = configure_plugins(now, known, environ, withdraw)
         async with open_gateway(
-            settings, plugins, registry.seeds, environ, prepared=prepared, member=member
+            now, plugins, known.seeds, environ, prepared=prepared, member=member
         ) as gateway:
             gateway.gathering = Gathering(CONTROL, gateway.series, boxes)
+            gateway.plugin_reload.keep = in_force.keep
             gateway.reloads = PluginReloads(gateway.plugin_reload, boxes)
             gateway.watcher.listen(record_inventory(gateway.engine, plugins.inventory()))
             gateway.states = ProcessStates(gateway, boxes)
@@ -152,6 +155,7 @@ class Orders:
         self._sockets = sockets
         self._ending = Ending(FORCED_SECONDS)
         self._planes: Planes | None = None
+        self._reload_due = False
         self._adoptions: set[asyncio.Task[None]] = set()
         asyncio.get_running_loop().add_reader(line.fileno(), self._receive)
 
@@ -168,6 +172,8 @@ class Orders:
         self._planes = await open_planes(
             gateway, inference and inference.dup(), control and control.dup()
         )
+        if self._reload_due:
+            gateway.reload_soon()
         await serve_until_asked(self._planes, self._ending, self._line.ready)
 
     def _receive(self) -> None:
@@ -183,7 +189,8 @@ class Orders:
         if order in (Order.DRAIN, Order.QUIT):
             self._end(at_once=order is Order.QUIT)
         elif self._planes is None:
-            return
+            # It may have read the settings already, so it reads them once more.
+            self._reload_due |= order is Order.RELOAD
         elif order is Order.RELOAD:
             self._planes.gateway.reload_soon()
         elif order is Order.UNREADY:

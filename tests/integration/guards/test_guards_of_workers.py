@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from relay_gateway.testing.gateway_app import GatewayApp
 from relay_gateway.testing.held import ENOUGH_CONNECTIONS, PROPAGATION_SECONDS
+from relay_gateway.testing.scrape import Scrape
 from relay_gateway.testing.speakers import speak
 
 MODEL = "large"
@@ -63,6 +68,15 @@ class Workers:
             while await self.found() != SENT:
                 pass
 
+    async def until_all_are_there(self) -> None:
+        """Waits until the control process answers, and both workers answer it."""
+        async with asyncio.timeout(PROPAGATION_SECONDS):
+            there: set[str] = set()
+            while there != PROCESSES:
+                with suppress(httpx.TransportError):
+                    scrape = await Scrape.of(self.app.admin)
+                    there = {name for (name,) in scrape.by("relay_state_store_up", "process")}
+
     async def reload(self, text: str) -> dict[str, Any]:
         """Has every process read this; what became of the guard, by process."""
         (self.app.directory / "relay.toml").write_text(text, "utf-8")
@@ -109,3 +123,40 @@ async def test_no_worker_takes_a_pattern_that_is_none(workers: Workers) -> None:
     assert answer.status_code == 422
     assert "[guards.patterns] rules" in answer.json()["error"]["message"]
     assert await workers.found() == REFUSED
+
+
+async def test_who_takes_the_place_of_a_killed_process_has_the_guards_that_are_in_force(
+    workers: Workers,
+) -> None:
+    """Neither those of the start, nor those of a file that nobody has had read again."""
+    gateway = workers.app.gateway
+    await workers.reload(DENY)
+    (workers.app.directory / "relay.toml").write_text(BROKEN, "utf-8")
+    killed = gateway.children()
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    await workers.until_all_are_there()
+    assert not {*killed} & {*gateway.children()}
+    assert await workers.found() == REFUSED
+    plugins = (await workers.app.admin.get("/plugins")).json()["items"]
+    (guard,) = [one for one in plugins if (one["kind"], one["name"]) == ("guard", "patterns")]
+    assert (guard["state"], guard["config"]["rules"][0]["action"]) == ("open", "deny")
+    assert await workers.reload("") == changes("disabled")
+    assert await workers.found() == SENT
+
+
+async def test_a_signal_is_also_heard_by_a_worker_that_has_not_started_yet(
+    workers: Workers,
+) -> None:
+    gateway = workers.app.gateway
+    before = set(gateway.children())
+    os.kill(gateway.children()[0], signal.SIGKILL)
+    async with asyncio.timeout(PROPAGATION_SECONDS):
+        while set(gateway.children()) <= before:  # noqa: ASYNC110 - /proc sets no event
+            await asyncio.sleep(0.005)
+    (workers.app.directory / "relay.toml").write_text(DENY, "utf-8")
+    gateway.send_signal(signal.SIGHUP)
+    await workers.until_all_are_there()
+    async with asyncio.timeout(PROPAGATION_SECONDS):
+        while await workers.found() != REFUSED:
+            pass
