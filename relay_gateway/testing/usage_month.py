@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from relay_gateway.plugin import Attempt, UsageRecord, UsageSink
+from relay_gateway.testing.kept import kept_sink
 
 DAYS = 30
 RELAY_KEYS, POLICIES, MODELS, PROVIDERS, HOSTS, HOST_KEYS = 200, 20, 20, 5, 8, 16
@@ -35,6 +39,14 @@ async def write_month(sink: UsageSink[Any], number: int, end: float) -> None:
     records = month_of_records(number, end)
     while batch := list(islice(records, _BATCH)):
         await sink.write(batch)
+
+
+async def fill_month(data_dir: Path, number: int, database_url: str | None = None) -> None:
+    """Writes a month that ends now where a gateway that starts with this data, which there is none
+    of yet, and this database keeps its records."""
+    await asyncio.to_thread(data_dir.mkdir, mode=0o700)
+    async with kept_sink(data_dir, database_url) as sink:
+        await write_month(sink, number, time.time() - 60)
 
 
 def _record(dice: random.Random, milliseconds: int, place: int) -> UsageRecord:

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
-from pydantic import SecretStr
 
-from relay_gateway.testing.context import plugin_context
 from relay_gateway.testing.dashboard import SLOWDOWN, Dashboard, operator_at
 from relay_gateway.testing.dashboard_speed import View, after_data, first_load, scroll_on
 from relay_gateway.testing.process import GatewayProcess
-from relay_gateway.testing.usage_month import write_month
-from relay_gateway_log_database import DatabaseSink, DatabaseSinkConfig
+from relay_gateway.testing.usage_month import fill_month
 
 RECORDS = 20_000
 FIRST_LOAD_BYTES = 200_000
@@ -51,22 +48,8 @@ async def test_a_view_is_drawn_soon_after_its_data(operator: Dashboard, view: Vi
     assert min(took) < VIEW_MS
 
 
-async def filled(directory: Path) -> None:
-    """Writes records where the sink of a gateway that starts with this data keeps them."""
-    directory.mkdir(mode=0o700)
-    context = plugin_context(directory, plugin="database")
-    url = SecretStr(f"sqlite:///{directory / 'usage.sqlite3'}")
-    sink = DatabaseSink(DatabaseSinkConfig(url=url), context)
-    await sink.aopen()
-    try:
-        await write_month(sink, RECORDS, time.time() - 60)
-    finally:
-        await sink.aclose()
-        await context.aclose()
-
-
 async def test_a_long_log_stays_quick_to_its_end(browser: Browser, tmp_path: Path) -> None:
-    await filled(tmp_path / "data")
+    await fill_month(tmp_path / "data", RECORDS)
     async with (
         GatewayProcess(tmp_path, {"RELAY_LOG_LEVEL": "warning"}) as gateway,
         operator_at(browser, gateway) as operator,

@@ -5,21 +5,17 @@ from __future__ import annotations
 import base64
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
-from pydantic import SecretStr
 
-from relay_gateway.testing.context import plugin_context
 from relay_gateway.testing.dashboard import Dashboard, operator_at, running_browser
 from relay_gateway.testing.postgres import PostgresServer
 from relay_gateway.testing.process import GatewayProcess
-from relay_gateway.testing.usage_month import write_month
-from relay_gateway_log_database import DatabaseSink, DatabaseSinkConfig
+from relay_gateway.testing.usage_month import fill_month
 
 RECORDS = int(os.environ.get("DASHBOARD_RECORDS", "1000000"))
 HERE = Path(__file__).parent
@@ -59,23 +55,9 @@ async def gateway(
     }
     if database_url:
         environ["RELAY_DATABASE_URL"] = database_url
-    await fill(directory / "data", database_url)
+    await fill_month(directory / "data", RECORDS, database_url)
     async with GatewayProcess(directory, environ) as gateway:
         yield gateway
-
-
-async def fill(directory: Path, database_url: str | None) -> None:
-    """Writes the records where the sink of a gateway that starts with this data keeps them."""
-    directory.mkdir(mode=0o700)
-    context = plugin_context(directory, plugin="database", database_url=database_url)
-    url = None if database_url else SecretStr(f"sqlite:///{directory / 'usage.sqlite3'}")
-    sink = DatabaseSink(DatabaseSinkConfig(url=url), context)
-    await sink.aopen()
-    try:
-        await write_month(sink, RECORDS, time.time() - 60)
-    finally:
-        await sink.aclose()
-        await context.aclose()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
