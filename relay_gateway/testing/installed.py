@@ -44,6 +44,19 @@ class PluginSite:
         return done.stdout
 
 
+def interpreter_with(requirements: Path, home: Path, variable: str) -> Path:
+    """An interpreter that has ``requirements``: the one that the environment's ``variable`` names,
+    else that of a new environment in ``home``, for which a package index is needed."""
+    given = os.environ.get(variable)
+    if given:
+        return Path(given)
+    made = home / "bin" / "python"
+    install = ("-m", "pip", "install", "--quiet", "-r", str(requirements))
+    for command in ((sys.executable, "-m", "venv", str(home)), (str(made), *install)):
+        subprocess.run(command, check=True)  # noqa: S603 - the interpreter, and one made by it
+    return made
+
+
 def _run(
     command: Sequence[str], environ: dict[str, str], cwd: Path | None
 ) -> subprocess.CompletedProcess[str]:

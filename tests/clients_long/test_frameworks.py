@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from relay_gateway.testing.conversations import PIXEL
+from relay_gateway.testing.installed import interpreter_with
 from relay_gateway.testing.polyglot import Polyglot, SpokenHost
 from relay_gateway.testing.speakers import EMBEDDING
 from relay_gateway.testing.speakers.scene import ARGUMENTS, GREETING
@@ -49,15 +49,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polyglot]:
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with the frameworks; ``FRAMEWORKS_PYTHON`` names one that has them."""
-    given = os.environ.get("FRAMEWORKS_PYTHON")
-    if given:
-        return Path(given)
     home = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    made = home / "bin" / "python"
-    install = ["-m", "pip", "install", "--quiet", "-r", str(HERE / "requirements.txt")]
-    subprocess.run([made, *install], check=True)
-    return made
+    return interpreter_with(HERE / "requirements.txt", home, "FRAMEWORKS_PYTHON")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -3,10 +3,8 @@ wire is real."""
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import httpx
 import openai
 import pytest
 
+from relay_gateway.testing.installed import interpreter_with
 from relay_gateway.testing.polyglot import Polyglot, SpokenHost
 
 HERE = Path(__file__).parent
@@ -29,15 +28,8 @@ SAID: Any = [{"role": "user", "content": "Why is the sky blue?"}]
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with the server; ``MODEL_SERVER_PYTHON`` names one that has it."""
-    given = os.environ.get("MODEL_SERVER_PYTHON")
-    if given:
-        return Path(given)
     home = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    made = home / "bin" / "python"
-    install = ["-m", "pip", "install", "--quiet", "-r", str(HERE / "requirements.txt")]
-    subprocess.run([made, *install], check=True)
-    return made
+    return interpreter_with(HERE / "requirements.txt", home, "MODEL_SERVER_PYTHON")
 
 
 @pytest.fixture(scope="session")
