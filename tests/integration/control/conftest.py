@@ -56,11 +56,10 @@ from relay_gateway.storage import (
     SessionStore,
     SettingsStore,
     SpendingStore,
-    create_engine,
-    migrate,
 )
 from relay_gateway.testing.catalog import PlainFormat
 from relay_gateway.testing.context import plugin_context
+from relay_gateway.testing.databases import migrated
 
 from .documented import ADMIN, ADMIN_TOKEN, Op, client_of
 
@@ -240,11 +239,8 @@ def surroundings() -> Surroundings:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    url = f"sqlite:///{tmp_path}/catalog.sqlite3"
-    await migrate(url)
-    engine = create_engine(url)
-    yield engine
-    await engine.dispose()
+    async with migrated(f"sqlite:///{tmp_path}/catalog.sqlite3") as engine:
+        yield engine
 
 
 @pytest.fixture

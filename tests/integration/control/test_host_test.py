@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from relay_gateway.catalog.build import SnapshotBuilder
-from relay_gateway.control import ControlServices, ReloadReport
+from relay_gateway.control import ControlServices
 from relay_gateway.control.host_test import TESTS_PER_MINUTE
 from relay_gateway.http.client import HttpClient
 from relay_gateway.ids import new_id
@@ -22,6 +21,8 @@ from relay_gateway.testing.catalog import TableBackend
 from relay_gateway.testing.clock import FakeClock
 from relay_gateway.testing.script import Close, Hang, json_response
 from relay_gateway.testing.upstream import ScriptedUpstream
+
+from .following import follow_writes
 
 CREDENTIAL = "sk-made-up-credential"
 
@@ -49,14 +50,7 @@ def services(
     services.clock = fake_clock
     credentials = Credentials(services.secret_backends, SystemClock())
     services.prober = HostProber(services.providers, client, credentials, deadline=0.5)
-    builder = SnapshotBuilder(services.providers, services.secret_backends)
-
-    async def refresh() -> ReloadReport:
-        rows = await services.store.load()
-        services.live.swap(builder.load(rows.revision, rows.rows, rows.settings))
-        return ReloadReport(rows.revision, len(rows.rows), 1.0)
-
-    services.refresh = refresh
+    follow_writes(services)
     return services
 
 

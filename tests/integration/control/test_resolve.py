@@ -8,24 +8,18 @@ from typing import Any
 import httpx
 import pytest
 
-from relay_gateway.catalog.build import SnapshotBuilder
-from relay_gateway.control import ControlServices, ReloadReport
+from relay_gateway.control import ControlServices
 from relay_gateway.ids import new_id
 from relay_gateway.testing.catalog import TableBackend
+
+from .following import follow_writes
 
 
 @pytest.fixture
 def services(services: ControlServices, tmp_path: Path) -> ControlServices:
     """With a snapshot that follows every write, as in a gateway."""
     services.secret_backends = {"table": TableBackend({}, tmp_path)}
-    builder = SnapshotBuilder(services.providers, services.secret_backends)
-
-    async def refresh() -> ReloadReport:
-        rows = await services.store.load()
-        services.live.swap(builder.load(rows.revision, rows.rows, rows.settings))
-        return ReloadReport(rows.revision, len(rows.rows), 1.0)
-
-    services.refresh = refresh
+    follow_writes(services)
     return services
 
 
