@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from relay_gateway.delivery.delivery import Delivery
 from relay_gateway.plugin import LogQuery, SeriesQuery, UsageQuery, UsageRecord
@@ -30,6 +31,9 @@ DRAINED = 100_000
 REPEATED = 5
 RATE = 5000
 DAY = 86_400.0
+KEPT_DAYS = 15
+RETURNED_BYTES = 100
+"""So much per record is given back at least when half of them go; a record takes 300 or more."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +54,8 @@ PAGES: Mapping[str, LogQuery] = {
         equals={"relayKeyId": "relay-007"}, end=timestamp(-14 * DAY)
     ),
     "page, tag": LogQuery(tags={"team": "team-3"}),
+    "page, text of a model": LogQuery(text="acme-3"),
+    "page, text that occurs nowhere": LogQuery(text="nowhere"),
 }
 SERIES: Mapping[str, SeriesQuery] = {
     "hourly, 30 days": SeriesQuery(start=timestamp(-30 * DAY)),
@@ -61,6 +67,15 @@ SERIES: Mapping[str, SeriesQuery] = {
     ),
     "hourly, 7 days, by provider": SeriesQuery(
         start=timestamp(-7 * DAY - 1234), group_by=("provider",)
+    ),
+    **{
+        f"hourly, 30 days, by {name}, ten and the rest (7 920 points)": SeriesQuery(
+            start=timestamp(-30 * DAY), group_by=(name,), top=10
+        )
+        for name in ("model", "policy", "hostKey", "relayKey")
+    },
+    "hourly, 7 days, by relay key, eight and the rest": SeriesQuery(
+        start=timestamp(-7 * DAY), group_by=("relayKey",), top=8
     ),
     "daily, 30 days, by relay key (6 000 points)": SeriesQuery(
         start=timestamp(-30 * DAY), group_by=("relayKey",), interval="day"
@@ -87,6 +102,9 @@ SLOW: Mapping[str, UsageQuery] = {
     ),
     "hourly, 30 days, by model (14 400 points)": SeriesQuery(
         start=timestamp(-30 * DAY), group_by=("model",)
+    ),
+    "hourly, 30 days, by policy (14 400 points)": SeriesQuery(
+        start=timestamp(-30 * DAY), group_by=("policy",)
     ),
     "hourly, 7 days, by relay key (33 600 points)": SeriesQuery(
         start=timestamp(-7 * DAY), group_by=("relayKey",)
@@ -170,6 +188,30 @@ async def drain(sink: DatabaseSink, directory: Path) -> tuple[float, float]:
     return DRAINED / spent, used / DRAINED * 1e6
 
 
+async def bytes_of(sink: DatabaseSink) -> int:
+    """What the database has on the disk."""
+    engine = sink._database.store.engine
+    if engine.dialect.name == "sqlite":
+        return (Path(engine.url.database or "")).stat().st_size
+    async with engine.connect() as connection:
+        size = await connection.scalar(text("SELECT pg_database_size(current_database())"))
+        return int(size or 0)
+
+
+async def forget(database_url: str, directory: Path) -> tuple[int, int, float]:
+    """Has records of the older half deleted; bytes on the disk before and after, and seconds."""
+    context = plugin_context(directory, plugin="database", database_url=database_url)
+    config = DatabaseSinkConfig(retention_days=KEPT_DAYS)
+    sink = DatabaseSink(config, context)
+    await sink.aopen()
+    before, began = await bytes_of(sink), time.perf_counter()
+    await sink._database.upkeep.run_once()
+    spent, after = time.perf_counter() - began, await bytes_of(sink)
+    await sink.aclose()
+    await context.aclose()
+    return before, after, spent
+
+
 async def median(ask: Callable[[], Awaitable[object]]) -> float:
     """Seconds that the middle one of some askings takes."""
     taken = []
@@ -204,4 +246,9 @@ async def test_millions_of_records_are_written_and_read_fast(
             _log.info("%s: %s: %.1f ms", engine, name, seconds * 1000)
             if seconds > bound:
                 slow.append(f"{name}: {seconds * 1000:.0f} ms")
+    _log.info("%s: load average %.1f", engine, os.getloadavg()[1])
+    before, after, spent = await forget(database_url, tmp_path)
+    kept = "%s: %.0f MB, of which %.0f are left %.0f seconds after the older half went"
+    _log.info(kept, engine, before / 1e6, after / 1e6, spent)
     assert slow == []
+    assert before - after > RETURNED_BYTES * RECORDS

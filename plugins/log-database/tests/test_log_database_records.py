@@ -313,6 +313,30 @@ async def test_text_is_found_in_ids_model_names_and_error_codes(
     assert await ids(sink, text=wanted) == [FULL.request_id]
 
 
+@pytest.mark.parametrize("shift", [0, 1, 9, 30])
+@pytest.mark.parametrize("length", [7, 36])
+async def test_any_part_of_a_request_id_finds_it(
+    sink: DatabaseSink, shift: int, length: int
+) -> None:
+    records = [record(client_request_id=None), record(client_request_id="CAFE-1")]
+    await sink.write(records)
+    for one in records:
+        wanted = one.request_id[shift : shift + length]
+        for text in (wanted, wanted.upper()):
+            expected = {other.request_id for other in records if wanted in other.request_id}
+            for start in (None, "2025-12-31T00:00:00Z"):
+                assert set(await ids(sink, text=text, start=start)) == expected
+
+
+async def test_text_that_looks_like_an_id_is_found_in_what_callers_send(sink: DatabaseSink) -> None:
+    sent = record(client_request_id=f"for {FULL.request_id}.cafe")
+    await sink.write([FULL, sent])
+    assert set(await ids(sink, text=FULL.request_id)) == {FULL.request_id, sent.request_id}
+    assert await ids(sink, text=".CAFE") == [sent.request_id]
+    assert await ids(sink, text=".cafe", equals={"status": 1}) == []
+    assert await ids(sink, text="no such text") == []
+
+
 @pytest.mark.parametrize("wanted", ["%", "_", "/", "\\", "50%", "a_b"])
 async def test_text_is_taken_literally(sink: DatabaseSink, wanted: str) -> None:
     match = record(requested_model=f"x{wanted}y")

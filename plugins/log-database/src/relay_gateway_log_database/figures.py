@@ -136,8 +136,8 @@ class Totals:
         self.requests -= part.requests
         self.errors -= part.errors
         self.unpriced -= part.unpriced
-        self.tokens = _less(self.tokens, part.tokens)
-        self.cost = _less(self.cost, part.cost)
+        _take(self.tokens, part.tokens)
+        _take(self.cost, part.cost)
         self.duration.take(part.duration)
         self.ttft.take(part.ttft)
 
@@ -155,6 +155,10 @@ class Totals:
         )
 
 
-def _less(figures: Mapping[K, int], part: Mapping[K, int]) -> dict[K, int]:
-    left = {name: value - part.get(name, 0) for name, value in figures.items()}
-    return {name: value for name, value in left.items() if value > 0}
+def _take(figures: dict[K, int], part: Mapping[K, int]) -> None:
+    for name, value in part.items():
+        left = figures.get(name, 0) - value
+        if left > 0:
+            figures[name] = left
+        else:
+            figures.pop(name, None)
