@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+SOON = 20
+"""Seconds; most of them are for a busy machine, and what would not end takes longer."""
 STUCK = """
 import asyncio, time
 from relay_gateway.server.ending import Ending
@@ -16,7 +18,7 @@ async def main():
     assert not ending.forced.is_set()
     ending.force()
     assert ending.forced.is_set()
-    time.sleep(10)
+    time.sleep(50)
 
 asyncio.run(main())
 """
@@ -46,17 +48,17 @@ def ended(program: str) -> tuple[int, str, float]:
     """Exit code, standard output and how many seconds it took."""
     began = time.monotonic()
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout, time.monotonic() - began
 
 
 def test_f67_a_process_that_hangs_is_gone_all_the_same() -> None:
     code, _, seconds = ended(STUCK)
     assert code == 1
-    assert seconds < 5
+    assert seconds < SOON
 
 
 def test_f67_children_that_do_not_hear_are_killed() -> None:
     code, said, seconds = ended(DEAF_CHILDREN)
     assert (code, said) == (1, "ready\n")
-    assert seconds < 5
+    assert seconds < SOON
