@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -29,7 +27,7 @@ class InForce:
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings = settings
         self._registry = registry
-        self._memory = _nameless()
+        self._memory = os.memfd_create("in-force")
 
     def keep(self, settings: Settings) -> None:
         """Notes what a reload in this process has made effective."""
@@ -58,11 +56,3 @@ class InForce:
             yield
         finally:
             fcntl.lockf(self._memory, fcntl.LOCK_UN)
-
-
-def _nameless() -> int:
-    """A descriptor of what can be written and read, and has no name that others could open."""
-    if sys.platform == "linux":
-        return os.memfd_create("in-force")
-    with tempfile.TemporaryFile() as file:  # where memory cannot be had like this
-        return os.dup(file.fileno())
