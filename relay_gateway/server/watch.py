@@ -29,6 +29,8 @@ ANSWER_SECONDS = 5.0
 LOAD_SECONDS = 60.0
 PATIENCE_SECONDS = 1.0
 """How long a start waits for the database when it could serve without it."""
+AGAIN_SECONDS = 0.5
+"""How long what is cancelled may take before it is cancelled again."""
 UNAVAILABLE, TIMEOUT, BUILD_FAILED = "database_unavailable", "timeout", "build_failed"
 
 _log = logging.getLogger(__name__)
@@ -150,10 +152,14 @@ class CatalogWatcher:
 
     @staticmethod
     async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-        ending = list(tasks)
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        ending = set(tasks)
+        while ending:
+            # More than once: when a connection breaks while a task that uses it is cancelled, the
+            # error may take the place of the cancellation, and the task goes on.
+            for task in ending:
+                task.cancel()
+            ended, ending = await asyncio.wait(ending, timeout=AGAIN_SECONDS)
+            await asyncio.gather(*ended, return_exceptions=True)
 
     # Following.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import stat
 import time
 from pathlib import Path
@@ -273,3 +274,25 @@ async def test_f01_workers_start_without_the_database_and_recover(
                 statuses = {(await admin.get(url)).status_code for url in urls}
         assert await gateway.stop() == 0
     assert "starting without the database" in gateway.stderr
+
+
+async def test_f03_an_error_in_the_place_of_a_cancellation_does_not_hold_up_the_end(
+    instances: Instances, tmp_path: Path
+) -> None:
+    gateway = await instances.open(f"sqlite:///{tmp_path}/one.sqlite3")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def follow() -> None:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    gateway.watcher.listen(follow())
+    await begun.wait()
+    async with asyncio.timeout(30):
+        await instances.close()
+    assert ended.is_set()
