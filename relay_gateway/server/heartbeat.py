@@ -31,6 +31,8 @@ LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 5.0
 FORGET_SECONDS = 1.0
 """How long the end of a process waits for the database to forget it."""
+REST_SECONDS = 60.0
+"""How long nothing is tried after a failure that nobody expected."""
 TIDY_SECONDS = 60.0
 KEEP_SECONDS: Final = 86_400.0
 """How long a process is known that was not heard of again."""
@@ -70,7 +72,7 @@ class Heartbeat:
         self._readiness = readiness
         self._began = time.monotonic()
         self._said: object = None
-        self._due = self._tidy_due = 0.0
+        self._due = self._tidy_due = self._resting_until = 0.0
         self._known = False
         """Whether the database may have this process, and could be asked the last time."""
 
@@ -79,7 +81,9 @@ class Heartbeat:
         while True:
             # Not in step with others that were started at the same time.
             await asyncio.sleep(LOOK_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-            if time.monotonic() >= self._due or self._said != _gist(self._readiness()):
+            now = time.monotonic()
+            changed = self._said != _gist(self._readiness()) and now >= self._resting_until
+            if changed or now >= self._due:
                 await self._attempt()
 
     async def beat(self) -> None:
@@ -114,7 +118,7 @@ class Heartbeat:
         except (StorageUnavailableError, TimeoutError) as error:
             _log.debug("no sign of life could be given: %s", error)
         except Exception:  # noqa: BLE001 - serving matters more
-            self._due, self._said = time.monotonic() + TIDY_SECONDS, _gist(self._readiness())
+            self._due = self._resting_until = time.monotonic() + REST_SECONDS
             _log.exception("no sign of life could be given")
 
     async def _tidy(self) -> None:

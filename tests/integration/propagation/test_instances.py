@@ -188,3 +188,38 @@ async def test_the_end_waits_for_no_database_that_is_away(
     reader = await instances.open(mortal_url, "reader", port=7009)
     items = await seen(reader, lambda items: len(items) == 2)
     assert sorted(one["thisGateway"] for one in items) == [False, True]
+
+
+async def test_a_gateway_takes_the_place_of_a_silent_one_of_its_name(
+    instances: Instances, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay_gateway.server.heartbeat.TIDY_SECONDS", 0.1)
+    monkeypatch.setattr("relay_gateway.server.heartbeat.SILENT_SECONDS", 1.0)
+    killed = await instances.open(postgres_url, "killed", port=7001)
+    await seen(killed, lambda items: len(items) == 1)
+    await stand_still(killed)
+    elsewhere = await instances.open(postgres_url, "elsewhere", port=7002)
+    await seen(elsewhere, lambda items: len(items) == 2)
+    again = await instances.open(postgres_url, "again", port=7001)
+    own = {again.member.gateway_id, elsewhere.member.gateway_id}
+    await seen(again, lambda items: {one["gatewayId"] for one in items} == own)
+
+
+async def test_what_nobody_expected_costs_signs_of_life_and_nothing_else(
+    instances: Instances,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("relay_gateway.storage.InstanceStore.note", fail)
+    gateway = await instances.open(postgres_url)
+    await until(lambda: [one for one in caplog.records if "sign of life" in one.message])
+    revision = await write(gateway)
+    assert gateway.live.current.revision == revision
+    assert gateway.readiness().ready
+    assert await listed(gateway) == []
+    told = [one for one in caplog.records if "sign of life" in one.message]
+    assert [one.levelname for one in told] == ["ERROR"]
