@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -26,6 +26,8 @@ from relay_gateway_log_database.totals import (
 )
 
 STEPS = {"minute": HOUR_US // 60, "hour": HOUR_US, "day": DAY_US}
+Row: TypeAlias = tuple[int, list[str], UsageRow]
+"""A step, the names of a group, none of the rest's, and its totals."""
 _outcomes = {code: outcome for outcome, code in OUTCOMES.items()}
 
 
@@ -41,7 +43,7 @@ class Answers:
     ) -> list[UsageRow]:
         """Totals per group, largest number of requests first."""
         rows = await self._rows(connection, query, None, rows_from)
-        return sorted((row for _, row in rows), key=_busiest)
+        return [row for _, _, row in sorted(rows, key=_busiest)]
 
     async def timeseries(
         self, connection: AsyncConnection, query: SeriesQuery, rows_from: int | None
@@ -51,11 +53,12 @@ class Answers:
         if step_us is None:
             raise ValueError(f"interval is {', '.join(STEPS)}, not {query.interval!r}")
         rows = await self._rows(connection, query, step_us, rows_from, query.top)
-        rows.sort(key=lambda pair: (pair[0], *_rest_last(query, pair[1])))
-        starts = {step: _moment(step * step_us) for step in {step for step, _ in rows}}
+        grouped = bool(query.group_by)
+        rows.sort(key=lambda one: (one[0], grouped and not one[1], *_busiest(one)))
+        starts = {step: _moment(step * step_us) for step in {step for step, _, _ in rows}}
         return [
-            UsagePoint(start=starts[step], row=row, other=_is_rest(query, row))
-            for step, row in rows
+            UsagePoint(start=starts[step], row=row, other=grouped and not texts)
+            for step, texts, row in rows
         ]
 
     async def _rows(
@@ -65,7 +68,7 @@ class Answers:
         step_us: int | None,
         rows_from: int | None,
         top: int | None = None,
-    ) -> list[tuple[int, UsageRow]]:
+    ) -> list[Row]:
         asked = await question_of(connection, query, step_us)
         if asked is None:
             return []
@@ -79,10 +82,13 @@ class Answers:
         texts = await self._named(connection, names, [group[1:] for group in groups])
         currencies = {number for totals in groups.values() for number in totals.cost} - {0}
         texts.update(await self._texts.of(connection, currencies))
+        # A series has the same groups in each step.
+        shown = {values: _shown(names, values, texts) for values in {group[1:] for group in groups}}
+        spelled = {values: _texts(group) for values, group in shown.items()}
         rows = []
         for some in slices(list(groups.items()), AT_ONCE):
             rows += [
-                (group[0], totals.row(_shown(names, group[1:], texts), texts))
+                (group[0], spelled[group[1:]], totals.row(shown[group[1:]].copy(), texts))
                 for group, totals in some
             ]
             await asyncio.sleep(0)
@@ -126,20 +132,12 @@ def _text(name: str, value: Any, texts: Mapping[int, str]) -> str | None:
     return texts[value] if value else None
 
 
-def _busiest(row: UsageRow) -> tuple[int, list[str]]:
-    return (-row.requests, _texts(row.group))
+def _busiest(row: Row) -> tuple[int, list[str]]:
+    return (-row[2].requests, row[1])
 
 
 def _texts(group: Mapping[str, str | None]) -> list[str]:
     return [value or "" for value in group.values()]
-
-
-def _is_rest(query: UsageQuery, row: UsageRow) -> bool:
-    return bool(query.group_by) and not row.group
-
-
-def _rest_last(query: UsageQuery, row: UsageRow) -> tuple[bool, int, list[str]]:
-    return (_is_rest(query, row), *_busiest(row))
 
 
 def _moment(started_us: int) -> str:
