@@ -14,20 +14,20 @@ from relay_gateway.storage.revision import current_revision
 from relay_gateway.storage.tables import catalog_revision, instances
 from relay_gateway.storage.upsert import insert_into
 
+# Each the same wherever it stands in a statement.
 _CLOCKS = {
-    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "postgresql": "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)",
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeSign:
+class SelfDescription:
     """What one process says of itself.
 
     ``gateway_id`` and ``process`` tell which it is, ``gateway`` and ``instance`` are names for
-    people; ``instance`` is that of its usage records. ``age`` are the seconds since it started,
-    ``applied_age`` those since it serves ``revision``; both of the latter are ``None`` without a
-    catalog. ``degraded`` maps parts that do not work to the reason.
+    people; ``instance`` is that of its usage records. ``degraded`` maps parts that do not work to
+    the reason. ``revision`` is ``None`` without a catalog.
     """
 
     gateway_id: str
@@ -38,23 +38,22 @@ class LifeSign:
     state: str
     degraded: Mapping[str, str]
     revision: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeSign(SelfDescription):
+    """The same, said now. ``age`` are the seconds since the process started, ``applied_age`` those
+    since it serves ``revision``, ``None`` without one."""
+
     age: float
     applied_age: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownInstance:
-    """One process as it was last heard of. Times are milliseconds since the epoch by the clock of
-    the database; ``current_at`` is when it was last known to serve the newest revision."""
+class KnownInstance(SelfDescription):
+    """The same, as it was last heard. Times are milliseconds since the epoch by the clock of the
+    database; ``current_at`` is when the process was last known to serve the newest revision."""
 
-    gateway_id: str
-    process: str
-    gateway: str
-    instance: str
-    version: str
-    state: str
-    degraded: Mapping[str, str]
-    revision: int | None
     started_at: int
     applied_at: int | None
     current_at: int

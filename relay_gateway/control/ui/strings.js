@@ -367,6 +367,7 @@ export const t = {
     behind: (count, time) => `${count} behind for ${time}`,
     current: "up to date",
     started: (time) => `started ${time}`,
+    now: "now",
     ago: (time) => `${time} ago`,
   },
 

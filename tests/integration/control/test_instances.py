@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.control import ControlServices
-from relay_gateway.storage import CatalogStore, LifeSign, NewEntity
-from relay_gateway.storage.engine import writing
-from relay_gateway.storage.tables import instances
-
-SIGN = LifeSign(
-    gateway_id="a",
-    process="gateway",
-    gateway="one:8080",
-    instance="one:17",
-    version="1.2.3",
-    state="ready",
-    degraded={},
-    revision=0,
-    age=100.0,
-    applied_age=40.0,
-)
-
-
-async def listed(client: httpx.AsyncClient) -> list[dict[str, Any]]:
-    answer = await client.get("/instances")
-    assert answer.status_code == 200, answer.text
-    items: list[dict[str, Any]] = answer.json()["items"]
-    return items
-
-
-async def silence(engine: AsyncEngine, gateway_id: str, seconds: int) -> None:
-    """Has a gateway not been heard of for so long."""
-    then = {
-        name: instances.c[name] - seconds * 1000 for name in ("seen_at", "current_at", "started_at")
-    }
-    async with writing(engine) as connection:
-        await connection.execute(
-            update(instances).where(instances.c.gateway_id == gateway_id).values(then)
-        )
+from relay_gateway.storage import CatalogStore, NewEntity
+from relay_gateway.testing.life_signs import SIGN, listed, pass_time
 
 
 async def test_nobody_is_listed_before_there_is_a_sign_of_life(admin: httpx.AsyncClient) -> None:
@@ -54,7 +20,7 @@ async def test_nobody_is_listed_before_there_is_a_sign_of_life(admin: httpx.Asyn
 async def test_a_process_is_shown_as_it_described_itself(
     admin: httpx.AsyncClient, services: ControlServices
 ) -> None:
-    services.gateway_id = "a"
+    services.gateway_id = "gateway-a"
     degraded = {"budgets": "what others spend is not known"}
     await services.instances.note(replace(SIGN, state="degraded", degraded=degraded))
     (one,) = await listed(admin)
@@ -62,10 +28,10 @@ async def test_a_process_is_shown_as_it_described_itself(
     assert one["startedAt"] < one["appliedAt"] < one["lastSeenAt"]
     times = {"startedAt", "appliedAt", "lastSeenAt"}
     assert {name: value for name, value in one.items() if name not in times} == {
-        "gatewayId": "a",
-        "gateway": "one:8080",
-        "process": "gateway",
-        "instance": "one:17",
+        "gatewayId": "gateway-a",
+        "gateway": "host:8080",
+        "process": "worker-1",
+        "instance": "host:17",
         "thisGateway": True,
         "version": "1.2.3",
         "state": "degraded",
@@ -85,17 +51,17 @@ async def test_who_lacks_a_revision_lags_once_it_has_for_long(
     await store.create(NewEntity(kind="provider", display_name="Acme", spec={}))
     (soon,) = await listed(admin)
     assert (soon["lagRevisions"], soon["lagging"]) == (1, False)
-    await silence(engine, "a", 20)
+    await pass_time(engine, "gateway-a", 16)
     (later,) = await listed(admin)
     assert (later["lagRevisions"], later["lagging"], later["silent"]) == (1, True, False)
-    assert 20 <= later["lagSeconds"] < 20 + 30
+    assert 16 <= later["lagSeconds"] < 30
 
 
 async def test_who_is_not_heard_of_is_silent_and_behind_only_when_something_was_written(
     admin: httpx.AsyncClient, services: ControlServices, engine: AsyncEngine
 ) -> None:
     await services.instances.note(SIGN)
-    await silence(engine, "a", 3600)
+    await pass_time(engine, "gateway-a", 3600)
     (one,) = await listed(admin)
     assert (one["silent"], one["lagRevisions"], one["lagSeconds"]) == (True, 0, 0.0)
     assert 3600 <= one["seenSecondsAgo"] < 3700
@@ -111,18 +77,18 @@ async def test_without_a_catalog_nothing_is_said_of_a_lag(
     assert [one[name] for name in unknown] == [None] * 4
 
 
-@pytest.mark.parametrize("own", ["a", "b"])
+@pytest.mark.parametrize("own", ["gateway-a", "gateway-b"])
 async def test_processes_stand_by_gateway_and_number_and_those_that_answer_are_marked(
     admin: httpx.AsyncClient, services: ControlServices, own: str
 ) -> None:
     services.gateway_id = own
     for process in ("worker-10", "control", "worker-2"):
         await services.instances.note(replace(SIGN, process=process))
-    await services.instances.note(replace(SIGN, gateway_id="b", gateway="another:8080"))
+    await services.instances.note(replace(SIGN, gateway_id="gateway-b", gateway="another:8080"))
     found = [(one["gateway"], one["process"], one["thisGateway"]) for one in await listed(admin)]
     assert found == [
-        ("another:8080", "gateway", own == "b"),
-        ("one:8080", "control", own == "a"),
-        ("one:8080", "worker-2", own == "a"),
-        ("one:8080", "worker-10", own == "a"),
+        ("another:8080", "worker-1", own == "gateway-b"),
+        ("host:8080", "control", own == "gateway-a"),
+        ("host:8080", "worker-2", own == "gateway-a"),
+        ("host:8080", "worker-10", own == "gateway-a"),
     ]

@@ -12,9 +12,8 @@ import pytest
 from relay_gateway.server.gateway import Gateway
 from relay_gateway.storage import NewEntity
 from relay_gateway.testing.instances import Instances, control_of, until
+from relay_gateway.testing.life_signs import Listed, listed, listed_when
 from relay_gateway.testing.postgres import PostgresServer
-
-Known = list[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -23,24 +22,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay_gateway.server.heartbeat.BEAT_SECONDS", 0.2)
 
 
-async def listed(gateway: Gateway) -> Known:
+async def shown(gateway: Gateway) -> Listed:
+    """What ``gateway`` lists."""
     async with control_of(gateway) as admin:
-        answer = await admin.get("/instances")
-    assert answer.status_code == 200, answer.text
-    items: Known = answer.json()["items"]
-    return items
+        return await listed(admin)
 
 
-async def seen(
-    gateway: Gateway, condition: Callable[[Known], object], *, seconds: float = 20.0
-) -> Known:
-    """What ``gateway`` shows, as soon as ``condition`` holds for it."""
-    async with asyncio.timeout(seconds):
-        while True:
-            items = await listed(gateway)
-            if condition(items):
-                return items
-            await asyncio.sleep(0.02)
+async def seen(gateway: Gateway, condition: Callable[[Listed], object]) -> Listed:
+    """The same, as soon as ``condition`` holds for it."""
+    async with control_of(gateway) as admin:
+        return await listed_when(admin, condition)
 
 
 async def write(gateway: Gateway) -> int:
@@ -71,7 +62,7 @@ async def a_write_moves_both(first: Gateway, second: Gateway) -> None:
         (":7002", "gateway"),
     ]
     assert [one["thisGateway"] for one in items] == [True, False]
-    assert [one["thisGateway"] for one in await listed(second)] == [False, True]
+    assert [one["thisGateway"] for one in await shown(second)] == [False, True]
     assert {one["lagRevisions"] for one in items} == {0}
     assert {one["state"] for one in items} <= {"ready", "degraded"}
 
@@ -104,7 +95,7 @@ async def test_the_lag_of_one_that_stands_still_grows_until_it_goes_on(
     assert later[1]["seenSecondsAgo"] > still[1]["seenSecondsAgo"]
     await second.watcher.refresh()
     await second.heartbeat.beat()
-    again = await listed(first)
+    again = await shown(first)
     assert (again[1]["lagRevisions"], again[1]["lagSeconds"]) == (0, 0)
 
 
@@ -136,7 +127,7 @@ async def test_one_that_ends_in_order_is_known_no_more(
     await others.open(postgres_url, "b", port=7002)
     await seen(first, lambda items: len(items) == 2)
     await others.close()
-    assert [one["thisGateway"] for one in await listed(first)] == [True]
+    assert [one["thisGateway"] for one in await shown(first)] == [True]
 
 
 async def test_draining_is_told_to_the_others(instances: Instances, postgres_url: str) -> None:
@@ -220,6 +211,6 @@ async def test_what_nobody_expected_costs_signs_of_life_and_nothing_else(
     revision = await write(gateway)
     assert gateway.live.current.revision == revision
     assert gateway.readiness().ready
-    assert await listed(gateway) == []
+    assert await shown(gateway) == []
     told = [one for one in caplog.records if "sign of life" in one.message]
     assert [one.levelname for one in told] == ["ERROR"]

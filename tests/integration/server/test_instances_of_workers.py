@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from relay_gateway.storage import InstanceStore, create_engine
 from relay_gateway.testing.held import Held
+from relay_gateway.testing.life_signs import Listed, listed_when
 
 Serving = Callable[..., Awaitable[Held]]
-Known = list[dict[str, Any]]
 PROCESSES = ["control", "worker-1", "worker-2"]
-SECONDS = 60.0
 
 
-async def seen(held: Held, condition: Callable[[Known], object]) -> Known:
-    """What is listed, as soon as ``condition`` holds for it."""
-    async with asyncio.timeout(SECONDS):
-        while True:
-            items: Known = (await held.scenario.admin.get("/instances")).json()["items"]
-            if condition(items):
-                return items
-            await asyncio.sleep(0.05)
+async def seen(held: Held, condition: Callable[[Listed], object]) -> Listed:
+    return await listed_when(held.scenario.admin, condition)
 
 
 async def write(held: Held, name: str) -> int:
@@ -36,8 +27,8 @@ async def write(held: Held, name: str) -> int:
     return revision
 
 
-def all_at(revision: int) -> Callable[[Known], bool]:
-    def they_are(items: Known) -> bool:
+def all_at(revision: int) -> Callable[[Listed], bool]:
+    def they_are(items: Listed) -> bool:
         return [(one["process"], one["revision"]) for one in items] == [
             (process, revision) for process in PROCESSES
         ]

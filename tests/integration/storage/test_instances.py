@@ -5,32 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from relay_gateway.storage import (
-    CatalogStore,
-    InstanceStore,
-    KnownInstance,
-    LifeSign,
-    NewEntity,
-)
-from relay_gateway.storage.engine import writing
-from relay_gateway.storage.tables import instances as table
+from relay_gateway.storage import CatalogStore, InstanceStore, KnownInstance, NewEntity
+from relay_gateway.testing.life_signs import SIGN, pass_time
 
-SIGN = LifeSign(
-    gateway_id="gateway-a",
-    process="worker-1",
-    gateway="host:8080",
-    instance="host:17",
-    version="1.2.3",
-    state="ready",
-    degraded={},
-    revision=0,
-    age=100.0,
-    applied_age=40.0,
-)
-HOUR = 3_600_000
+HOUR = 3600
 
 
 @pytest.fixture
@@ -41,17 +21,6 @@ def known(engine: AsyncEngine) -> InstanceStore:
 async def only(known: InstanceStore) -> KnownInstance:
     (one,) = (await known.known(10)).known
     return one
-
-
-async def pass_time(engine: AsyncEngine, gateway_id: str, milliseconds: int) -> None:
-    """Has all that was said by a gateway be so much older."""
-    times = ("seen_at", "started_at", "applied_at", "current_at")
-    async with writing(engine) as connection:
-        await connection.execute(
-            update(table)
-            .where(table.c.gateway_id == gateway_id)
-            .values({name: table.c[name] - milliseconds for name in times})
-        )
 
 
 async def test_a_sign_of_life_is_read_as_it_was_given(known: InstanceStore) -> None:
@@ -76,7 +45,7 @@ async def test_beginnings_stay_while_the_process_and_its_revision_do(
     first = await only(known)
     await known.note(SIGN)
     second = await only(known)
-    assert second.seen_at >= first.seen_at + HOUR
+    assert second.seen_at >= first.seen_at + HOUR * 1000
     assert (second.started_at, second.applied_at) == (first.started_at, first.applied_at)
     await known.note(replace(SIGN, revision=7, applied_age=1.0))
     third = await only(known)
@@ -122,7 +91,7 @@ async def test_a_process_that_ends_is_forgotten_and_no_other(known: InstanceStor
 async def test_the_silent_go_when_their_name_is_taken_and_all_after_a_day(
     known: InstanceStore, engine: AsyncEngine
 ) -> None:
-    for gateway_id, silent in (("new", 0), ("old", HOUR), ("twin", 1000)):
+    for gateway_id, silent in (("new", 0), ("old", HOUR), ("twin", 1)):
         await known.note(replace(SIGN, gateway_id=gateway_id))
         await pass_time(engine, gateway_id, silent)
     for gateway_id, silent in (("quiet", HOUR), ("long gone", 25 * HOUR)):

@@ -42,12 +42,15 @@ function Standing({ one }) {
 const behind = ({ revision, lagRevisions, lagSeconds }) =>
   revision === null ? "–" : lagRevisions ? t.instances.behind(number(lagRevisions), duration(lagSeconds * 1000)) : t.instances.current;
 
+const heard = ({ silent, lastSeenAt, seenSecondsAgo }) =>
+  silent ? moment(lastSeenAt) : seenSecondsAgo < 1 ? t.instances.now : t.instances.ago(duration(seenSecondsAgo * 1000));
+
 function Row({ one }) {
   return html`<tr>
     <td><strong>${nameOf(one)}</strong><span class="under">${one.instance}${one.thisGateway && ` · ${t.instances.own}`}</span></td>
     <td><${Standing} one=${one} /></td>
     <td class="figure">${number(one.revision)}<span class="under">${behind(one)}</span></td>
-    <td title=${moment(one.lastSeenAt)}>${one.silent ? moment(one.lastSeenAt) : t.instances.ago(duration(one.seenSecondsAgo * 1000))}</td>
+    <td title=${moment(one.lastSeenAt)}>${heard(one)}</td>
     <td title=${moment(one.startedAt)}>${one.version}<span class="under">${t.instances.started(ago(one.startedAt))}</span></td>
   </tr>`;
 }
