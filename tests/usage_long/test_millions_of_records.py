@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -16,6 +17,7 @@ from sqlalchemy import text
 
 from relay_gateway.delivery.delivery import Delivery
 from relay_gateway.plugin import LogQuery, SeriesQuery, UsageQuery, UsageRecord
+from relay_gateway.server.serving import settle_memory
 from relay_gateway.testing.clock import DEFAULT_TIME
 from relay_gateway.testing.context import plugin_context
 from relay_gateway.testing.instances import until
@@ -138,6 +140,16 @@ async def sink(database_url: str, tmp_path: Path) -> AsyncIterator[DatabaseSink]
     yield sink
     await sink.aclose()
     await context.aclose()
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_gateway() -> Iterator[None]:
+    """Garbage is collected as rarely as where a sink is served."""
+    thresholds = gc.get_threshold()
+    settle_memory()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 async def fill(sink: DatabaseSink) -> float:
