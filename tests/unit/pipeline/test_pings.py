@@ -69,6 +69,18 @@ async def test_no_ping_follows_the_end() -> None:
     assert stream.caller.body == before
 
 
+async def test_no_ping_follows_the_last_event_although_the_upstream_stays() -> None:
+    stream, other = Stream(ResponsesFormat(), 0.01), Stream(ResponsesFormat(), 0.01)
+    stream.exchange.push(EVENT)
+    stream.exchange.push(LAST)
+    before = stream.caller.body
+    await other.caller.until(lambda: other.caller.body.count(PING) >= 3)
+    assert stream.caller.body == before
+    assert not stream.caller.finished
+    for each in (stream, other):
+        each.end()
+
+
 async def test_a_caller_that_does_not_read_is_not_pinged() -> None:
     stream, other = Stream(ResponsesFormat(), 0.01), Stream(ResponsesFormat(), 0.01)
     stream.caller.block()
