@@ -20,6 +20,9 @@ HEADING = """\
 #   pip install --require-hashes -r constraints.txt
 #   pip install --no-deps --no-build-isolation -r requirements.txt
 """
+BACKPORTS = {"async-timeout": 'python_full_version < "3.11.3"'}
+"""What older interpreters need besides, which the one that resolves does not see: Debian 12 has
+Python 3.11.2, where redis asks for a backport."""
 OPTIONS = (
     "--allow-unsafe",
     "--generate-hashes",
@@ -44,15 +47,24 @@ def requirements() -> Iterator[str]:
             yield from (line for line in group if not line.startswith("relay-gateway"))
 
 
+def resolved(wanted: list[str], directory: Path) -> str:
+    """``wanted`` and what it needs, pinned, in the form of a requirements file."""
+    source, found = directory / "requirements.in", directory / "constraints.txt"
+    source.write_text("\n".join(wanted), "utf-8")
+    command = (sys.executable, "-m", "piptools", "compile", *OPTIONS)
+    subprocess.run([*command, f"--output-file={found}", source], check=True)  # noqa: S603
+    return found.read_text("utf-8")
+
+
 def main() -> None:
     """Resolves anew and replaces the file, unless resolving fails."""
     with tempfile.TemporaryDirectory() as directory:
-        wanted = Path(directory, "requirements.in")
-        wanted.write_text("\n".join(sorted(set(requirements()))), "utf-8")
-        found = Path(directory, "constraints.txt")
-        command = (sys.executable, "-m", "piptools", "compile", *OPTIONS)
-        subprocess.run([*command, f"--output-file={found}", wanted], check=True)  # noqa: S603
-        OUTPUT.write_text(HEADING + found.read_text("utf-8"), "utf-8")
+        pinned = resolved(sorted(set(requirements())), Path(directory))
+        for name, marker in BACKPORTS.items():
+            with tempfile.TemporaryDirectory() as beside:
+                backport = resolved([name], Path(beside))
+            pinned += backport.replace(" \\", f" ; {marker} \\", 1)
+        OUTPUT.write_text(HEADING + pinned, "utf-8")
 
 
 if __name__ == "__main__":

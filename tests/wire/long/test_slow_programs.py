@@ -1,16 +1,20 @@
 """A thousand slow callers of each kind against the default limits: our own, and slowhttptest's.
 
 The gateway has one core and everybody else another. Honest traffic comes at a steady rate; it is
-measured without and with the attack in turn, and only the ratio of the two means anything.
+measured without and with the attack in turn, and only the ratio of the two means anything. What the
+neighbours of a virtual machine do to it comes in bursts: so the 99th percentile is taken of windows
+of a few seconds, of which half are better than what is reported, and no garbage is collected in
+the process that measures.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -35,6 +39,8 @@ REAPING_SECONDS = 15.0
 """Until they have been reset, too, after their minute; they come again all at once then, and are
 quick ones again, so nothing is measured."""
 PROGRAM_SECONDS = 30
+WINDOW = 500
+"""Requests of two and a half seconds: the gateway's own sweep comes twice in each."""
 REQUEST = b'{"model":"m"}'
 STREAM = b'{"model":"m","stream":true}'
 
@@ -51,10 +57,25 @@ async def world(tmp_path: Path) -> AsyncIterator[BigWorld]:
 
 
 async def honest(world: BigWorld, seconds: float) -> tuple[float, float]:
-    """The latencies that half, and 99 % of honest requests stay below, in ms; none may fail."""
+    """The latencies that half, and 99 % of honest requests stay below, in ms, the latter as the
+    median of :data:`WINDOW` requests each; none may fail."""
     load = HonestLoad(world.port, world.request(REQUEST), rate=RATE)
-    latencies = [one.seconds for one in await load.run(seconds)]
-    return percentile(latencies, 50) * 1000, percentile(latencies, 99) * 1000
+    with without_collections():
+        latencies = [one.seconds * 1000 for one in await load.run(seconds)]
+    windows = [latencies[at : at + WINDOW] for at in range(0, len(latencies), WINDOW)]
+    return percentile(latencies, 50), median(percentile(window, 99) for window in windows)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """A full collection of this process, with all that a test runner holds, takes tens of
+    milliseconds, and honest callers and the upstream live in it."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def compare(world: BigWorld, attack: Attack, seconds: float) -> float:
