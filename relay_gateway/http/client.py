@@ -11,10 +11,12 @@ from relay_gateway.http.dial import Dialer
 from relay_gateway.http.egress import EgressRules, Network
 from relay_gateway.http.outgoing_head import ForwardedRequest, OutgoingRequest, outgoing
 from relay_gateway.http.pool import Pool, PoolLimits
+from relay_gateway.http.portions import Portions
 from relay_gateway.http.resolve import Resolver, SystemResolver
 from relay_gateway.http.target import Target
 from relay_gateway.http.tunnel import ProxyLogins
 from relay_gateway.http.upload import BodyWriter
+from relay_gateway.http.upstream_connection import UpstreamConnection
 from relay_gateway.plugin.providers import UpstreamRequest
 
 __all__ = ["Exchange", "HttpClient", "Receiver"]
@@ -46,6 +48,7 @@ class HttpClient:
         self._pools: dict[Target, Pool] = {}
         self._sweep_seconds = SWEEP_SECONDS
         self._swept_at = 0.0
+        self._busy: Portions[UpstreamConnection] = Portions(self._check)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -144,17 +147,24 @@ class HttpClient:
 
     def _sweep(self) -> None:
         """Looks after all deadlines; a timer per request would cost more than its parsing."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         if now - self._swept_at > 2 * self._sweep_seconds + LATE_SECONDS:
             # The process stood still, and what hosts answered in time has not been read yet.
             self._schedule_sweep()
             return
+        self._swept_at = now
+        busy: list[UpstreamConnection] = []
         for target, pool in tuple(self._pools.items()):
-            pool.sweep(now)
+            busy += pool.sweep(now)
             if pool.is_empty:
                 del self._pools[target]
+        self._busy.begin(busy, loop)
         if self._pools:
             self._schedule_sweep()
         else:
             self._sweep_timer = None
             self._sweep_seconds = SWEEP_SECONDS
+
+    def _check(self, connection: UpstreamConnection) -> None:
+        connection.check(self._swept_at)

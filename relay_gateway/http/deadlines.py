@@ -10,6 +10,7 @@ import asyncio
 from typing import Final, Protocol
 
 from relay_gateway.http.limits import ServerLimits
+from relay_gateway.http.portions import Portions
 
 NEVER: Final = float("inf")
 """The deadline of a connection that waits for us, not for its peer."""
@@ -27,16 +28,18 @@ class Deadlined(Protocol):
 class DeadlineSweep:
     """Tells each of its connections when its deadline has passed, up to ``interval`` seconds late.
 
-    The timer runs only while there are connections, so an idle server does not wake up.
+    The timer runs only while there are connections, so an idle server does not wake up. Where the
+    time of very many has come, it tells them in portions.
     """
 
-    __slots__ = ("_connections", "_interval", "_last", "_timer")
+    __slots__ = ("_connections", "_due", "_interval", "_last", "_now", "_timer")
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._connections: set[Deadlined] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0
+        self._last = self._now = 0.0
+        self._due: Portions[Deadlined] = Portions(self._tell)
 
     def add(self, connection: Deadlined, loop: asyncio.AbstractEventLoop) -> None:
         """Watches ``connection`` until it is discarded."""
@@ -66,8 +69,13 @@ class DeadlineSweep:
         self._schedule(loop)
         if stalled:
             return
-        for connection in [each for each in self._connections if each.deadline <= now]:
-            connection.on_deadline(now)
+        self._now = now
+        self._due.begin([each for each in self._connections if each.deadline <= now], loop)
+
+    def _tell(self, connection: Deadlined) -> None:
+        # It may have gone, or been heard of, since it was found to be due.
+        if connection.deadline <= self._now and connection in self._connections:
+            connection.on_deadline(self._now)
 
 
 class WriteProgress:

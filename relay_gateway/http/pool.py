@@ -180,14 +180,14 @@ class Pool:
 
     # Called by the client.
 
-    def sweep(self, now: float) -> None:
-        """Fails exchanges whose deadline has passed and closes what has been idle too long."""
-        for connection in tuple(self._connections):
-            connection.check(now)
+    def sweep(self, now: float) -> list[UpstreamConnection]:
+        """Closes what has been idle too long; gives the others, whose deadlines are to be
+        checked."""
         for connection in tuple(self._idle):
             if connection.is_usable(now, self._limits.idle):
                 break
             connection.close()
+        return [one for one in self._connections if one not in self._idle]
 
     def close_idle(self) -> None:
         """Closes every idle connection."""

@@ -16,8 +16,10 @@ from relay_gateway.server.gateway import Gateway
 from relay_gateway.server.instruments import Load
 from relay_gateway.server.planes import PlaneServer, control_server, inference_server
 
-COLLECT_AFTER = 20_000
-"""How many more objects than are let go of may be made before the youngest are looked through."""
+COLLECT_AFTER = (4_000, 20, 200)
+"""How many more objects than are let go of may be made before the youngest are looked through, how
+often that may happen before the middle-aged are, and these before all. Looking through 20 000 takes
+ten milliseconds on a slow machine, in which no request is answered."""
 SWITCH_SECONDS = 0.001
 CONTROL_SECONDS = 0.5
 """How long requests of the control plane may take when the time to drain is used up."""
@@ -77,7 +79,7 @@ def settle_memory() -> None:
     be rare: a request leaves no cycles behind, so there is next to nothing for them to find."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, 20, 50)
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 def _load(server: PlaneServer) -> Load:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
 from relay_gateway.http.deadlines import NEVER, DeadlineSweep, WriteProgress, body_deadline
 from relay_gateway.http.limits import ServerLimits
+from relay_gateway.http.portions import AT_ONCE
 
 
 class FakeTimer:
@@ -25,6 +27,7 @@ class FakeLoop:
         self.now = 100.0
         self.due: tuple[float, Callable[..., None], tuple[Any, ...]] | None = None
         self.timer = FakeTimer()
+        self.soon: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def time(self) -> float:
         return self.now
@@ -33,6 +36,15 @@ class FakeLoop:
         self.due = (self.now + delay, callback, args)
         self.timer = FakeTimer()
         return self.timer
+
+    def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
+        self.soon.append((callback, args))
+
+    def turn(self) -> None:
+        """Runs what was due before it began."""
+        due, self.soon = self.soon, []
+        for callback, args in due:
+            callback(*args)
 
     def advance_to_timer(self, late: float = 0.0) -> None:
         assert self.due is not None
@@ -87,6 +99,40 @@ def test_f65_nobody_is_judged_right_after_the_process_was_stopped() -> None:
     assert waiting.told == []
     loop.advance_to_timer()
     assert waiting.told == [132.0]
+
+
+def test_r19_those_whose_time_has_come_together_are_told_in_portions() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    many = [Waiting(100.5) for _ in range(3 * AT_ONCE)]
+    for each in many:
+        sweep.add(each, loop.as_loop())
+    loop.advance_to_timer()
+    told = [each for each in many if each.told]
+    assert len(told) == AT_ONCE
+    waiting = [each for each in many if not each.told]
+    gone, heard_of = waiting[0], waiting[1]
+    sweep.discard(gone)
+    heard_of.deadline = 105.0
+    loop.turn()
+    loop.turn()
+    assert [each.told for each in waiting[2:]] == [[101.0]] * (2 * AT_ONCE - 2)
+    assert (gone.told, heard_of.told, loop.soon) == ([], [], [])
+
+
+def test_one_that_fails_does_not_keep_the_others_from_being_told() -> None:
+    class Broken(Waiting):
+        def on_deadline(self, now: float) -> None:
+            super().on_deadline(now)
+            raise RuntimeError
+
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    many = [Broken(100.5), *(Waiting(100.5) for _ in range(2 * AT_ONCE))]
+    for each in many:
+        sweep.add(each, loop.as_loop())
+    for step in (loop.advance_to_timer, loop.turn, loop.turn) * 2:
+        with suppress(RuntimeError):
+            step()
+    assert all(each.told for each in many)
 
 
 @pytest.mark.parametrize(
