@@ -115,6 +115,15 @@ class Delivery:
         :class:`.Opened` in their order."""
         self._journal.announce(request_id, opened)
 
+    def hold(self) -> None:
+        """Gathers what is announced and put until :meth:`release`, for one write of all of it."""
+        self._journal.hold()
+
+    def release(self) -> None:
+        """Writes what was gathered: records and announcements are on their way to the disk when it
+        returns."""
+        self._journal.release()
+
     def put(self, record: UsageRecord) -> None:
         """Takes the record of a finished request."""
         journal = self._journal

@@ -65,6 +65,10 @@ class Journal(Stream[T], Generic[T]):
         self._room = reserve
         self._opened: dict[str, object] = {}
         self._buffer = bytearray()
+        self._holds = False
+        self._gathered = bytearray()
+        self._frames: list[tuple[int, int, T | None]] = []
+        """Of each frame that was gathered: where it ends, number and record, if it has one."""
         self._encoder = msgspec.msgpack.Encoder()
         self._descriptor: int | None = None
         self._current = Segment(Path(), 0, 0)
@@ -87,6 +91,9 @@ class Journal(Stream[T], Generic[T]):
         buffer, segment = self._buffer, self._current
         self._encoder.encode_into(record, buffer, HEADER_BYTES)
         seal(buffer, _RECORD, number, segment.salt)
+        if self._holds:
+            self._gather(number, record)
+            return number
         if not self._write(buffer):
             self._keep(number, record)
             return number
@@ -103,7 +110,44 @@ class Journal(Stream[T], Generic[T]):
             buffer = self._buffer
             self._encoder.encode_into(opened, buffer, HEADER_BYTES)
             seal(buffer, _OPENED, 0, self._current.salt)
-            self._write(buffer)
+            if self._holds:
+                self._gather(0, None)
+            else:
+                self._write(buffer)
+
+    def hold(self) -> None:
+        """Gathers records and announcements until :meth:`release`, which must come before anything
+        else looks at the files: without a pause in between."""
+        self._holds = True
+
+    def release(self) -> None:
+        """Appends what was gathered in one write. Never fails, as :meth:`append`."""
+        self._holds = False
+        if not self._frames:
+            return
+        frames, self._frames = self._frames, []
+        segment = self._current
+        written = self._append(self._gathered)
+        if written < len(self._gathered):
+            # What is whole counts as written, or it would come twice.
+            segment.size += max((end for end, _, _ in frames if end <= written), default=0)
+        self._gathered.clear()
+        records = 0
+        for end, number, record in frames:
+            if record is None:
+                continue
+            if end > written:
+                self._keep(number, record)
+                continue
+            segment.last = number
+            records += 1
+        segment.records += records
+        if records and self._sync == "always" and self._descriptor is not None:
+            self._sync_now()
+
+    def _gather(self, number: int, record: T | None) -> None:
+        self._gathered += self._buffer
+        self._frames.append((len(self._gathered), number, record))
 
     def route(self, sinks: Sequence[str]) -> None:
         """Has the records from now on go to ``sinks``."""
@@ -135,17 +179,22 @@ class Journal(Stream[T], Generic[T]):
         self.reserve.append(Kept(number, record, self._route.sinks))
 
     def _write(self, data: bytes | bytearray) -> bool:
+        return self._append(data) == len(data)
+
+    def _append(self, data: bytes | bytearray) -> int:
+        """How many bytes the file has taken; where they are not all, it is given up."""
         assert self._descriptor is not None  # noqa: S101 - for the type checker
         try:
             written = self._disk.write(self._descriptor, data)
-            if written != len(data):
-                # The rest would not fit either, or the next write tells why.
-                raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written")
         except OSError as error:
             self._give_up(error)
-            return False
-        self._current.size += written
-        return True
+            return 0
+        if written == len(data):
+            self._current.size += written
+        else:
+            # The rest would not fit either, or the next write tells why.
+            self._give_up(OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written"))
+        return written
 
     def _sync_now(self) -> None:
         assert self._descriptor is not None  # noqa: S101 - for the type checker

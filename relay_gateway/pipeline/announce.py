@@ -22,6 +22,13 @@ class Ledger(Protocol):
     def announce(self, request_id: str, opened: object) -> None:
         """Keeps the beginning of a request until its record comes."""
 
+    def hold(self) -> None:
+        """Writes nothing until :meth:`release`, which follows without anything in between that
+        others could see."""
+
+    def release(self) -> None:
+        """Writes all that came since :meth:`hold`."""
+
 
 class NoLedger:
     """Keeps nothing; for a pipeline without delivery."""
@@ -29,6 +36,12 @@ class NoLedger:
     full = False
 
     def announce(self, request_id: str, opened: object) -> None:
+        """Does nothing."""
+
+    def hold(self) -> None:
+        """Does nothing."""
+
+    def release(self) -> None:
         """Does nothing."""
 
 

@@ -31,7 +31,7 @@ from relay_gateway.pipeline.key_health import Healing, KeyHealth
 from relay_gateway.pipeline.keypool import KeyPools
 from relay_gateway.pipeline.local import ask_locally
 from relay_gateway.pipeline.nothing_left import no_way_left, with_wait
-from relay_gateway.pipeline.opening import Opening
+from relay_gateway.pipeline.opening import Opening, Ready
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.refusals import (
     NoAnswer,
@@ -75,7 +75,7 @@ class Dispatcher:
         backoff: Backoff | None = None,
     ) -> None:
         clock = clock or SystemClock()
-        self._now = clock.monotonic
+        self.now = clock.monotonic
         self._backoff = backoff or Backoff()
         self.breakers = HostBreakers(clock)
         self.budget = RetryBudget(clock)
@@ -87,7 +87,8 @@ class Dispatcher:
         self._credentials = credentials
         self._pools = pools
         self.admission = admission or Admission(in_memory())
-        self._announce = Announcer(ledger or NoLedger()).announce
+        self.ledger = ledger or NoLedger()
+        self._announce = Announcer(self.ledger).announce
         self.health = KeyHealth(credentials, pools)
         self._requests = RequestBuilder(providers, translator or Translator({}, {}), report)
         self._refusals = Judge(self._requests)
@@ -96,9 +97,9 @@ class Dispatcher:
         """Looks at the providers again, of which there may be others than before."""
         self._requests.providers_changed()
 
-    def open_now(self, call: Call, plan: Plan, caller: Caller) -> Opening | None:
-        """Begins the first attempt, if nothing has to be waited for before that: the credential is
-        known and a connection is idle."""
+    def prepare(self, call: Call, plan: Plan, caller: Caller) -> Ready | None:
+        """Makes the first attempt ready, and accounts for it, if nothing has to be waited for
+        before that: its limits have room and the credential is known."""
         ways = self._ways(call, plan)
         way = next(ways, None)
         while way is not None and (admitted := self.admission.admits_now(call, *way)) is not True:
@@ -116,17 +117,23 @@ class Dispatcher:
             return None
         request = self._requests.build(call, candidate, secret, caller)
         self._announce(call, candidate.model, host, key)
+        self._note_opening(call, candidate, key, self.now())
+        return Ready(candidate, key, secret, request, ways)
+
+    def send(self, call: Call, ready: Ready) -> Opening | None:
+        """Begins the first attempt, if a connection is idle."""
+        candidate, key, secret, request, ways = ready
+        host = candidate.binding.host
         exchange = self._client.begin_now(self._requests.target(host), request)
         if exchange is None:
             return None
-        began = self._now()
+        call.sent_at = call.asked_at = began = self.now()
         self._count(began)
-        self._note_opening(call, candidate, key, began)
         return Opening(candidate, key, secret, began, request, exchange, ways)
 
-    def opened(self, call: Call, began: float, status: int) -> None:
-        """The attempt that began at ``began`` has been answered with success."""
-        call.first_byte_at = now = self._now()
+    def opened(self, call: Call, began: float, status: int, now: float) -> None:
+        """The attempt that began at ``began`` was answered with success at ``now``."""
+        call.first_byte_at = now
         self._note(call, now - began, status, None)
         drawn = call.drawn
         if drawn is not None and (drawn.strikes or drawn.models) and call.model is not None:
@@ -155,7 +162,7 @@ class Dispatcher:
         ``opening`` is the first attempt, where it has begun.
         """
         if opening is None:
-            self._count(self._now())
+            self._count(self.now())
         course = self._course(call, self._ways(call, plan) if opening is None else opening.ways)
         way = await course.next() if opening is None else (opening.candidate, opening.key)
         while way is not None:
@@ -213,14 +220,14 @@ class Dispatcher:
 
     def _allows(self, host: Host) -> bool:
         breaker = self.breakers.troubled.get(host.id)
-        return breaker is None or breaker.allows(self._now())
+        return breaker is None or breaker.allows(self.now())
 
     def _is_taken(self, host: Host) -> bool:
         """Whether not even a request that has nowhere else to go may try the host."""
         breaker = self.breakers.troubled.get(host.id)
         if breaker is None or breaker.is_closed:
             return False
-        return not breaker.allows_last_resort(self._now())
+        return not breaker.allows_last_resort(self.now())
 
     def _keys(self, call: Call, candidate: Candidate) -> Iterable[HostKey | None]:
         if candidate.binding.host.no_auth:
@@ -269,7 +276,7 @@ class Dispatcher:
             if (key is not None and secret is None) or self._is_taken(host):
                 return None
             self._announce(call, candidate.model, host, key)
-            began = self._now()
+            began = self.now()
             self._note_opening(call, candidate, key, began)
         else:
             secret, began = opening.secret, opening.began
@@ -279,11 +286,11 @@ class Dispatcher:
         except RequestRefusedError as error:
             return error
         except UpstreamError as error:
-            self._note(call, self._now() - began, 0, error.reason)
+            self._note(call, self.now() - began, 0, error.reason)
             self._failed(call, host, began, NoAnswer(error))
             return NoAnswer(error)
         if isinstance(result, Refusal):
-            elapsed = self._now() - began
+            elapsed = self.now() - began
             self._note(call, elapsed, result.status, result.classification.verdict.value)
             self._failed(call, host, began, result)
             self.health.take(result.classification, key, secret, candidate.model.id)
@@ -373,10 +380,10 @@ class Dispatcher:
         if 200 <= exchange.status < 300:
             problem = await _begun(call, exchange)
             if problem is None:
-                self.opened(call, began, exchange.status)
+                self.opened(call, began, exchange.status, self.now())
                 return exchange
             return self._refusals.failed_at_once(call, provider, exchange, problem, secret)
-        call.first_byte_at = self._now()
+        call.first_byte_at = self.now()
         if exchange.status < 400:
             exchange.cancel()
             raise RedirectedError("the upstream answered with a redirect; none is followed")

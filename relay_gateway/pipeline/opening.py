@@ -1,4 +1,4 @@
-"""A first attempt that is under way before anything had to be waited for."""
+"""A first attempt for which nothing has to be waited for: ready to be sent, and under way."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from relay_gateway.http.outgoing_head import OutgoingRequest
 from relay_gateway.pipeline.course import Way
 from relay_gateway.pipeline.route import Candidate
 from relay_gateway.secret import Secret
+
+
+class Ready(NamedTuple):
+    """A first attempt that is accounted for, and only has to be sent. ``ways`` are those that are
+    left to try."""
+
+    candidate: Candidate
+    key: HostKey | None
+    secret: Secret | None
+    request: OutgoingRequest
+    ways: Iterator[Way]
 
 
 class Opening(NamedTuple):

@@ -22,7 +22,7 @@ from relay_gateway.pipeline.carrier import INTERRUPTED, Interruptible
 from relay_gateway.pipeline.dispatch import Dispatcher
 from relay_gateway.pipeline.form import boundary_of, read_form
 from relay_gateway.pipeline.forward import STOPPING, Forwarder, take_whole
-from relay_gateway.pipeline.opening import Opening
+from relay_gateway.pipeline.opening import Opening, Ready
 from relay_gateway.pipeline.output_limit import bounded_output
 from relay_gateway.pipeline.ports import Caller, Exchange
 from relay_gateway.pipeline.refusals import Refusal, concealed
@@ -31,6 +31,7 @@ from relay_gateway.pipeline.route import Plan, Router, Speak, untranslated
 from relay_gateway.pipeline.settle import Deliver, Settlement
 from relay_gateway.pipeline.taps import asked_units, meter_body
 from relay_gateway.pipeline.translate import Translation
+from relay_gateway.pipeline.turn import Turn
 from relay_gateway.pipeline.waiting import Waiting
 from relay_gateway.plugin.usage import Outcome
 
@@ -51,6 +52,27 @@ class Wire:
     answer_headers: Answer
     refuse: Refuse
     retell: Retell
+
+
+Step = tuple[Call, Caller, Plan, Ready] | Coroutine[Any, Any, None] | None
+"""What comes next for a request: its upstream is asked, it goes on in a task, or nothing, because
+it is answered."""
+
+
+class Closing:
+    """A whole answer that is to be accounted for and sent."""
+
+    __slots__ = ("body", "call", "caller", "error", "headers", "status")
+
+    def __init__(
+        self, call: Call, caller: Caller, status: int, headers: bytes, body: bytes
+    ) -> None:
+        self.call = call
+        self.caller = caller
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.error: BaseException | None = None
 
 
 class Pipeline:
@@ -77,6 +99,10 @@ class Pipeline:
         self._wire = wire
         self._max_request_bytes = max_request_bytes
         self._running: set[Interruptible] = set()
+        self._ledger = dispatcher.ledger
+        self._turn: Turn[Waiting] = Turn(self._begin_together, self._answer_together)
+        self._closing: list[Closing] | None = None
+        """Where whole answers go while they are gathered."""
 
     def begin(
         self, call: Call, caller: Caller, refused: RequestRefusedError | None = None
@@ -92,20 +118,82 @@ class Pipeline:
             return None
         if call.deadline is not None or not caller.body_complete:
             return self._run(call, caller)
+        if self._turn.gathers(len(self._running)):
+            self._turn.add_request(call, caller)
+            return None
+        step = self._prepare(call, caller)
+        return self._send(*step) if isinstance(step, tuple) else step
+
+    def _begin_together(self, batch: list[tuple[Call, Caller]]) -> None:
+        """As :meth:`begin` for each, but no upstream is asked, and nobody answered, before what is
+        to be written about all of them is written."""
+        closing: list[Closing] = []
+        steps: list[tuple[Caller, Step]] = []
+        self._ledger.hold()
+        try:
+            self._closing = closing
+            for call, caller in batch:
+                request_id.set(call.request_id)
+                steps.append((caller, self._prepare(call, caller)))
+            self._account_for(closing)
+        finally:
+            self._closing = None
+            self._ledger.release()
+        self._close(closing)
+        for caller, step in steps:
+            work = self._send(*step) if isinstance(step, tuple) else step
+            if work is not None:
+                caller.run(work)
+
+    def _prepare(self, call: Call, caller: Caller) -> Step:
+        """Takes a request to where its upstream can be asked."""
         try:
             caller = self._authenticate(call, caller)
             plan = self._plan(call, caller, caller.take_body(self._max_request_bytes))
             admitted = self._admission.admit_now(call, plan)
-            opening = self._dispatcher.open_now(call, plan, caller) if admitted else None
+            ready = self._dispatcher.prepare(call, plan, caller) if admitted else None
         except FAULTS as error:  # one request fails, the process goes on
             self._end_with(call, caller, error)
             return None
         if not admitted:
             return self._guard(call, caller, self._admit(call, caller, plan))
+        if ready is None:
+            return self._guard(call, caller, self._ask(call, caller, plan))
+        return call, caller, plan, ready
+
+    def _send(
+        self, call: Call, caller: Caller, plan: Plan, ready: Ready
+    ) -> Coroutine[Any, Any, None] | None:
+        """Asks the upstream; what is to be done in a task where no connection is idle."""
+        opening = self._dispatcher.send(call, ready)
         if opening is None:
             return self._guard(call, caller, self._ask(call, caller, plan))
         Waiting(self, self._running, call, caller, plan, opening).begin()
         return None
+
+    def headed(self, waiting: Waiting) -> None:
+        """Goes on with an answer whose head has come, alone or with others."""
+        waiting.headed_at = self._dispatcher.now()
+        if self._turn.gathers(len(self._running)):
+            self._turn.add_answer(waiting)
+        else:
+            waiting.go_on()
+
+    def _answer_together(self, batch: list[Waiting]) -> None:
+        """Goes on with each; whole answers go out when all of them are accounted for."""
+        closing: list[Closing] = []
+        self._closing = closing
+        try:
+            for one in batch:
+                one.go_on()
+        finally:
+            self._closing = None
+        self._ledger.hold()
+        try:
+            self._account_for(closing)
+        finally:
+            self._ledger.release()
+        self._close(closing)
 
     def carry(
         self, call: Call, caller: Caller, work: Coroutine[Any, Any, None]
@@ -116,20 +204,21 @@ class Pipeline:
     @property
     def without_task(self) -> int:
         """How many requests are under way without a task."""
-        return len(self._running)
+        return len(self._running) + self._turn.waiting
 
     def interrupt(self) -> None:
         """Ends every answer that is under way without a task, and says so to its caller.
 
         Other requests are ended by cancelling their task.
         """
+        self._turn.end()
         for one in list(self._running):
             one.interrupt()
 
-    def answered(self, call: Call, caller: Caller, opening: Opening) -> None:
-        """Delivers what the first attempt brought."""
+    def answered(self, call: Call, caller: Caller, opening: Opening, now: float) -> None:
+        """Delivers what the first attempt brought at ``now``."""
         try:
-            self._dispatcher.opened(call, opening.began, opening.exchange.status)
+            self._dispatcher.opened(call, opening.began, opening.exchange.status, now)
             self._deliver(call, caller, opening.exchange)
         except FAULTS as error:  # one request fails, the process goes on
             self._end_with(call, caller, error)
@@ -230,10 +319,33 @@ class Pipeline:
         self, call: Call, caller: Caller, status: int, headers: bytes, body: bytes
     ) -> None:
         """Accounts for a whole answer, and sends it."""
+        if self._closing is not None:
+            self._closing.append(Closing(call, caller, status, headers, body))
+            return
         self._settlement.account(call, caller, len(body))
         caller.respond(status, headers, body)
         if call.captured is not None:
             call.captured.close()
+
+    def _account_for(self, closing: list[Closing]) -> None:
+        for one in closing:
+            try:
+                self._settlement.account(one.call, one.caller, len(one.body))
+            except FAULTS as error:  # one request fails, the others go on
+                one.error = error
+
+    def _close(self, closing: list[Closing]) -> None:
+        """Sends answers that are accounted for."""
+        for one in closing:
+            call, caller = one.call, one.caller
+            try:
+                if one.error is not None:
+                    raise one.error
+                caller.respond(one.status, one.headers, one.body)
+                if call.captured is not None:
+                    call.captured.close()
+            except FAULTS as error:  # one request fails, the others go on
+                self._end_with(call, caller, error)
 
     def account(self, call: Call, caller: Caller, unsent: int) -> None:
         """Accounts for an answer before its last ``unsent`` bytes go out."""

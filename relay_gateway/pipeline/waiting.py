@@ -17,8 +17,11 @@ from relay_gateway.pipeline.route import Plan
 class Steps(Protocol):
     """What may come after the wait; each step sees the request to its end."""
 
-    def answered(self, call: Call, caller: Caller, opening: Opening) -> None:
-        """The upstream answered with success."""
+    def headed(self, waiting: Waiting) -> None:
+        """Something has come: :meth:`Waiting.go_on` is due."""
+
+    def answered(self, call: Call, caller: Caller, opening: Opening, now: float) -> None:
+        """The upstream answered with success, at ``now``."""
 
     def go_on(self, call: Call, caller: Caller, plan: Plan, opening: Opening) -> None:
         """It did not: judge what came, and perhaps ask elsewhere."""
@@ -34,7 +37,16 @@ class Waiting:
     """A request whose first attempt has begun and has not been answered; in ``running`` until one
     of the ``steps`` is taken."""
 
-    __slots__ = ("_call", "_caller", "_opening", "_plan", "_running", "_steps")
+    __slots__ = (
+        "_call",
+        "_caller",
+        "_left",
+        "_opening",
+        "_plan",
+        "_running",
+        "_steps",
+        "headed_at",
+    )
 
     def __init__(
         self,
@@ -51,6 +63,9 @@ class Waiting:
         self._caller = caller
         self._plan = plan
         self._opening = opening
+        self._left = False
+        self.headed_at = 0.0
+        """When something came; the waiting of the answer from then on is the gateway's."""
 
     def begin(self) -> None:
         """Waits for the head of the answer."""
@@ -69,11 +84,17 @@ class Waiting:
         self._steps.interrupted(self._call, self._caller)
 
     def _headed(self) -> None:
+        self._steps.headed(self)
+
+    def go_on(self) -> None:
+        """Takes the next step with what has come, unless the request has ended meanwhile."""
+        if self._left:
+            return
         self._leave()
         call, opening = self._call, self._opening
         request_id.set(call.request_id)
         if self._has_begun():
-            self._steps.answered(call, self._caller, opening)
+            self._steps.answered(call, self._caller, opening, self.headed_at)
         else:
             self._steps.go_on(call, self._caller, self._plan, opening)
 
@@ -94,5 +115,6 @@ class Waiting:
         self._steps.caller_gone(self._call, self._caller)
 
     def _leave(self) -> None:
+        self._left = True
         self._running.discard(self)
         self._caller.on_disconnect = None

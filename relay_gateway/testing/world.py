@@ -86,6 +86,12 @@ class ListedLedger:
         """Notes the beginning of a request."""
         self.opened.append(opened)
 
+    def hold(self) -> None:
+        """Does nothing: a list takes no writes."""
+
+    def release(self) -> None:
+        """Does nothing."""
+
 
 class PipelineWorld:
     """Two hosts, two keys on the first and one on the second, one model bound to both."""
