@@ -21,6 +21,7 @@ from relay_gateway.http.plane import Plane
 from relay_gateway.inference.answers import AnswerWriter
 from relay_gateway.inference.plane import InferencePlane
 from relay_gateway.inference.requests import HeaderReader
+from relay_gateway.pipeline.announce import Ledger
 from relay_gateway.pipeline.authenticate import Authenticator
 from relay_gateway.pipeline.capture import MEMORY_BYTES, Payloads
 from relay_gateway.pipeline.credentials import Credentials
@@ -67,8 +68,8 @@ class DataPath:
     Each model has one host and one key, and is called there as ``upstream_names`` says, or the
     same. ``records`` are the usage records so far, ``payload_records`` those of requests whose
     bodies were captured, which the relay key asks for with ``payload_logging`` and which may hold
-    ``payload_memory`` bytes together. Use as an async context manager, in the event loop of the
-    test.
+    ``payload_memory`` bytes together. ``ledger`` is told of requests that are about to be sent. Use
+    as an async context manager, in the event loop of the test.
     """
 
     def __init__(
@@ -82,9 +83,11 @@ class DataPath:
         settings: RuntimeSettings = DEFAULTS,
         payload_logging: bool = False,
         payload_memory: int = MEMORY_BYTES,
+        ledger: Ledger | None = None,
         **host_fields: Any,
     ) -> None:
         self.port = 0
+        self._ledger = ledger
         self.records: list[UsageRecord] = []
         self.payload_records: list[PayloadRecord] = []
         self._book = ServerBook()
@@ -194,6 +197,14 @@ class DataPath:
             await asyncio.sleep(0.005)
         raise AssertionError(f"only {len(self.records)} usage records")
 
+    async def until_begun(self, count: int) -> None:
+        """Waits until ``count`` requests have come, about five seconds at most."""
+        for _ in range(1000):
+            if self._book.total_requests >= count:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"only {self._book.total_requests} requests")
+
     async def until_captured(self, count: int = 1) -> None:
         """Waits for ``count`` payloads, about five seconds at most."""
         for _ in range(1000):
@@ -257,7 +268,12 @@ class DataPath:
         authenticator = Authenticator(PREFIXES)
         credentials = Credentials({"table": self._backend}, self._clock)
         self._dispatcher = dispatcher = Dispatcher(
-            providers, self._client, credentials, self._pools, lambda _name, _error: None
+            providers,
+            self._client,
+            credentials,
+            self._pools,
+            lambda _name, _error: None,
+            ledger=self._ledger,
         )
         pipeline = GuardedPipeline(
             self._live,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay_gateway.testing.data_path import DataPath
+from relay_gateway.testing.gathering import gather_everything
 from relay_gateway.testing.raw_caller import RawCaller
 from relay_gateway.testing.script import Close, Hang, Script, response
 from relay_gateway.testing.upstream import ScriptedUpstream
@@ -29,6 +30,13 @@ class Warm:
         self.upstream.enqueue(*scripts)
         answer = await self.caller.ask(self.path.request("m"))
         return answer.status, answer.body
+
+
+@pytest.fixture(params=["alone", "together"], autouse=True)
+def gathering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is to be the same for a request that comes alone and for those of a turn."""
+    if request.param == "together":
+        gather_everything(monkeypatch)
 
 
 @pytest.fixture

@@ -31,21 +31,26 @@ def is_done(delivery: Delivery) -> bool:
     return delivery.spool.usage.done == COUNT
 
 
-async def work(delivery: Delivery, sent: list[UsageRecord]) -> None:
-    """Some of everything that a spool does."""
+async def work(delivery: Delivery, sent: list[UsageRecord], together: int = 1) -> None:
+    """Some of everything that a spool does, with so many records ``together`` in one write."""
     for index in range(COUNT):
+        if together > 1 and index % together == 0:
+            delivery.hold()
         sent.append(usage_record())
         delivery.announce(sent[-1].request_id, (sent[-1].request_id,))
         delivery.put(sent[-1])
+        if together > 1 and index % together == together - 1:
+            delivery.release()
         if index % 8 == 7:
             await delivery.spool.tend()
 
 
+@pytest.mark.parametrize(("together", "calls"), [(1, 60), (4, 25)])
 @pytest.mark.parametrize(
     ("error", "short"), [(errno.EIO, False), (errno.ENOSPC, False), (errno.ENOSPC, True)]
 )
 async def test_f20_whichever_call_fails_no_record_is_lost_or_doubled(
-    tmp_path: Path, error: int, *, short: bool
+    tmp_path: Path, error: int, together: int, calls: int, *, short: bool
 ) -> None:
     nth = 0
     while True:
@@ -55,27 +60,31 @@ async def test_f20_whichever_call_fails_no_record_is_lost_or_doubled(
         disk = FailingDisk(nth, error, short=short)
         sent: list[UsageRecord] = []
         delivery = await world.open(disk=disk, terms=SMALL)
-        await work(delivery, sent)
+        await work(delivery, sent, together)
         await until(partial(is_done, delivery))
         await world.close(delivery)
         wanted = [record.request_id for record in sent]
         assert world.sinks["one"].ids == world.sinks["two"].ids == wanted, (nth, disk.failed)
         if disk.failed is None:
             break
-    assert nth > 60
+    assert nth > calls
 
 
-async def test_f20_whichever_call_fails_a_kill_afterwards_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("together", "calls"), [(1, 40), (4, 15)])
+@pytest.mark.parametrize("short", [False, True])
+async def test_f20_whichever_call_fails_a_kill_afterwards_loses_nothing(
+    tmp_path: Path, together: int, calls: int, *, short: bool
+) -> None:
     nth = 0
     while True:
         nth += 1
         world = SpoolWorld(tmp_path / str(nth), "one")
         world.directory.mkdir()
-        disk = FailingDisk(nth)
+        disk = FailingDisk(nth, errno.ENOSPC if short else errno.EIO, short=short)
         sent: list[UsageRecord] = []
         world.sinks["one"].down = True
         first = await world.open(disk=disk, terms=SMALL)
-        await work(first, sent)
+        await work(first, sent, together)
         while not first.spool.usage.written:
             await first.spool.mend()
         await world.kill(first)
@@ -84,7 +93,7 @@ async def test_f20_whichever_call_fails_a_kill_afterwards_loses_nothing(tmp_path
         assert sorted(world.sinks["one"].ids) == sorted(one.request_id for one in sent), nth
         if disk.failed is None:
             break
-    assert nth > 40
+    assert nth > calls
 
 
 async def test_f20_taking_over_an_orphan_survives_each_failure(tmp_path: Path) -> None:
@@ -291,3 +300,59 @@ def tear(path: Path) -> None:
 
 def test_the_reserve_is_what_the_documentation_says() -> None:
     assert journal_module.RESERVE == 10_000
+
+
+async def test_f20_a_sink_that_reads_the_files_gets_what_a_cut_write_has_whole(
+    tmp_path: Path,
+) -> None:
+    nth = 0
+    while True:
+        nth += 1
+        world = SpoolWorld(tmp_path / str(nth), "one")
+        world.directory.mkdir()
+        disk = FailingDisk(nth, errno.ENOSPC, short=True)
+        sent: list[UsageRecord] = []
+        world.sinks["one"].down = True
+        delivery = await world.open(disk=disk, terms=SpoolTerms(), memory=1)
+        await work(delivery, sent, together=8)
+        world.sinks["one"].down = False
+        await until(partial(is_done, delivery))
+        await world.close(delivery)
+        assert world.sinks["one"].ids == [record.request_id for record in sent], (nth, disk.failed)
+        if disk.failed is None:
+            break
+    assert nth > 10
+
+
+async def test_what_comes_together_takes_one_write_and_one_sync(world: SpoolWorld) -> None:
+    disk = CountingDisk()
+    delivery = await world.open(disk=disk, terms=SpoolTerms(sync="always"))
+    sent = [usage_record() for _ in range(5)]
+    before = (disk.writes, disk.syncs)
+    delivery.hold()
+    for record in sent:
+        delivery.announce(record.request_id, (record.request_id,))
+        delivery.put(record)
+    assert (disk.writes, disk.syncs) == before
+    delivery.release()
+    assert (disk.writes, disk.syncs) == (before[0] + 1, before[1] + 1)
+    delivery.hold()
+    delivery.release()
+    assert (disk.writes, disk.syncs) == (before[0] + 1, before[1] + 1), "nothing, nothing written"
+    await world.close(delivery)
+    assert world.sinks["one"].ids == [record.request_id for record in sent]
+
+
+class CountingDisk(Disk):
+    """Counts what an append costs."""
+
+    def __init__(self) -> None:
+        self.writes = self.syncs = 0
+
+    def write(self, descriptor: int, data: bytes | bytearray) -> int:
+        self.writes += 1
+        return super().write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        self.syncs += 1
+        super().sync(descriptor)
