@@ -94,7 +94,7 @@ class Journal(Stream[T], Generic[T]):
         if self._holds:
             self._gather(number, record)
             return number
-        if not self._write(buffer):
+        if self._missing_of(buffer):
             self._keep(number, record)
             return number
         segment.last = number
@@ -113,7 +113,7 @@ class Journal(Stream[T], Generic[T]):
             if self._holds:
                 self._gather(0, None)
             else:
-                self._write(buffer)
+                self._missing_of(buffer)
 
     def hold(self) -> None:
         """Gathers records and announcements until :meth:`release`, which must come before anything
@@ -127,8 +127,9 @@ class Journal(Stream[T], Generic[T]):
             return
         frames, self._frames = self._frames, []
         segment = self._current
-        written = self._append(self._gathered)
-        if written < len(self._gathered):
+        missing = self._missing_of(self._gathered)
+        written = len(self._gathered) - missing
+        if missing:
             # What is whole counts as written, or it would come twice.
             segment.size += max((end for end, _, _ in frames if end <= written), default=0)
         self._gathered.clear()
@@ -179,22 +180,23 @@ class Journal(Stream[T], Generic[T]):
         self.reserve.append(Kept(number, record, self._route.sinks))
 
     def _write(self, data: bytes | bytearray) -> bool:
-        return self._append(data) == len(data)
+        return not self._missing_of(data)
 
-    def _append(self, data: bytes | bytearray) -> int:
-        """How many bytes the file has taken; where they are not all, it is given up."""
+    def _missing_of(self, data: bytes | bytearray) -> int:
+        """Writes ``data``; how many bytes of it the file has not taken, which is then given up."""
         assert self._descriptor is not None  # noqa: S101 - for the type checker
         try:
             written = self._disk.write(self._descriptor, data)
         except OSError as error:
             self._give_up(error)
-            return 0
-        if written == len(data):
-            self._current.size += written
-        else:
+            return len(data)
+        missing = len(data) - written
+        if missing:
             # The rest would not fit either, or the next write tells why.
             self._give_up(OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written"))
-        return written
+        else:
+            self._current.size += written
+        return missing
 
     def _sync_now(self) -> None:
         assert self._descriptor is not None  # noqa: S101 - for the type checker

@@ -118,7 +118,7 @@ class Dispatcher:
         request = self._requests.build(call, candidate, secret, caller)
         self._announce(call, candidate.model, host, key)
         self._note_opening(call, candidate, key, self.now())
-        return Ready(candidate, key, secret, request, ways)
+        return candidate, key, secret, request, ways
 
     def send(self, call: Call, ready: Ready) -> Opening | None:
         """Begins the first attempt, if a connection is idle."""

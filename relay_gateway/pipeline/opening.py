@@ -12,16 +12,9 @@ from relay_gateway.pipeline.course import Way
 from relay_gateway.pipeline.route import Candidate
 from relay_gateway.secret import Secret
 
-
-class Ready(NamedTuple):
-    """A first attempt that is accounted for, and only has to be sent. ``ways`` are those that are
-    left to try."""
-
-    candidate: Candidate
-    key: HostKey | None
-    secret: Secret | None
-    request: OutgoingRequest
-    ways: Iterator[Way]
+Ready = tuple[Candidate, HostKey | None, Secret | None, OutgoingRequest, Iterator[Way]]
+"""A first attempt that is accounted for, and only has to be sent; with the ways that are left to
+try. A plain tuple, because every request makes one."""
 
 
 class Opening(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.errors import FAULTS, RequestRefusedError
 from relay_gateway.log import request_id
+from relay_gateway.pipeline import turn
 from relay_gateway.pipeline.authenticate import Authenticator, check
 from relay_gateway.pipeline.body import Members, ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
@@ -118,7 +119,7 @@ class Pipeline:
             return None
         if call.deadline is not None or not caller.body_complete:
             return self._run(call, caller)
-        if self._turn.gathers(len(self._running)):
+        if len(self._running) >= turn.FEW and self._turn.gathers():
             self._turn.add_request(call, caller)
             return None
         step = self._prepare(call, caller)
@@ -174,7 +175,7 @@ class Pipeline:
     def headed(self, waiting: Waiting) -> None:
         """Goes on with an answer whose head has come, alone or with others."""
         waiting.headed_at = self._dispatcher.now()
-        if self._turn.gathers(len(self._running)):
+        if len(self._running) >= turn.FEW and self._turn.gathers():
             self._turn.add_answer(waiting)
         else:
             waiting.go_on()

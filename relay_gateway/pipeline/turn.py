@@ -48,11 +48,9 @@ class Turn(Generic[AnswerT]):
         """How many requests wait to be begun."""
         return len(self._begun)
 
-    def gathers(self, under_way: int) -> bool:
-        """Whether what has just come is to be added, because it does not come alone; ``under_way``
-        requests wait for their answer or for its end."""
-        if under_way < FEW:
-            return False
+    def gathers(self) -> bool:
+        """Whether what has just come is to be added, because it does not come alone. Only to be
+        asked while at least :data:`FEW` requests are under way."""
         now = time.monotonic()
         busy = self._due or now - self._last < BUSY_SECONDS
         self._last = now

@@ -153,7 +153,8 @@ async def test_r29_each_gets_its_own_answer_whatever_becomes_of_the_others(
 async def test_one_that_cannot_be_accounted_for_fails_alone(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account, failed = Settlement.account, []
+    account = Settlement.account
+    failed: list[bool] = []
 
     def fails_once(self: Settlement, *given: object) -> None:
         if not failed:

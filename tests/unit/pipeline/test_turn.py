@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, cast
 
 import pytest
 
-from relay_gateway.pipeline import turn as turn_module
-from relay_gateway.pipeline.turn import AT_ONCE, FEW, Turn
+from relay_gateway.pipeline.turn import AT_ONCE, Turn
 
 
 class Log:
@@ -48,23 +48,22 @@ async def test_many_are_handed_over_in_portions() -> None:
 
 async def test_only_what_does_not_come_alone_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10.0
-    monkeypatch.setattr(turn_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     turn = Log().turn
-    assert not turn.gathers(FEW), "the first comes alone"
+    assert not turn.gathers(), "the first comes alone"
     now += 0.0001
-    assert turn.gathers(FEW)
-    assert not turn.gathers(FEW - 1), "so few requests are under way that there is nothing to gain"
+    assert turn.gathers()
     now += 0.01
-    assert not turn.gathers(FEW)
+    assert not turn.gathers()
 
 
 async def test_what_follows_something_gathered_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10.0
-    monkeypatch.setattr(turn_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     log = Log()
     log.request("a")
     now += 1.0
-    assert log.turn.gathers(FEW)
+    assert log.turn.gathers()
     await asyncio.sleep(0)
     now += 1.0
-    assert not log.turn.gathers(FEW)
+    assert not log.turn.gathers()

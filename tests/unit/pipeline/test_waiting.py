@@ -27,16 +27,15 @@ class Wait:
         self.steps = Steps()
         self.caller = world.caller()
         self.running: set[Interruptible] = set()
-        self.exchange = json_answer()
+        self.exchange = cast("Any", json_answer())
+        self.exchange.error = self.exchange.on_head = None
         opening: Any = SimpleNamespace(exchange=self.exchange)
         call, plan = world.call(self.caller), cast("Any", None)
         steps = cast("Any", self.steps)
         self.waiting = Waiting(steps, self.running, call, self.caller, plan, opening)
-        self.exchange.error = None
         self.waiting.begin()
 
     def arrive(self) -> None:
-        assert self.exchange.on_head is not None
         self.exchange.on_head()
 
 
