@@ -166,7 +166,11 @@ class Pipeline:
         self, call: Call, caller: Caller, plan: Plan, ready: Ready
     ) -> Coroutine[Any, Any, None] | None:
         """Asks the upstream; what is to be done in a task where no connection is idle."""
-        opening = self._dispatcher.send(call, ready)
+        try:
+            opening = self._dispatcher.send(call, ready)
+        except FAULTS as error:  # one request fails, the process goes on
+            self._end_with(call, caller, error)
+            return None
         if opening is None:
             return self._guard(call, caller, self._ask(call, caller, plan))
         Waiting(self, self._running, call, caller, plan, opening).begin()

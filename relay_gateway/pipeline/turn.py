@@ -9,10 +9,12 @@ one write. A request that comes alone is not kept waiting.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from relay_gateway.errors import FAULTS
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.ports import Caller
 
@@ -25,6 +27,8 @@ AT_ONCE: Final = 32
 kept waiting for the last."""
 
 AnswerT = TypeVar("AnswerT")
+GatheredT = TypeVar("GatheredT")
+_log = logging.getLogger(__name__)
 
 
 class Turn(Generic[AnswerT]):
@@ -72,11 +76,18 @@ class Turn(Generic[AnswerT]):
         answered, self._answered = self._answered, []
         begun, self._begun = self._begun, []
         for start in range(0, len(answered), AT_ONCE):
-            self._answer(answered[start : start + AT_ONCE])
+            _hand_over(self._answer, answered[start : start + AT_ONCE])
         for start in range(0, len(begun), AT_ONCE):
-            self._begin(begun[start : start + AT_ONCE])
+            _hand_over(self._begin, begun[start : start + AT_ONCE])
 
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self.end)
+
+
+def _hand_over(take: Callable[[list[GatheredT]], None], portion: list[GatheredT]) -> None:
+    try:
+        take(portion)
+    except FAULTS:  # those who take see to failures of single requests; this is one of their own
+        _log.exception("the requests of one turn of the loop failed")

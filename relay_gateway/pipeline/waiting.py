@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from relay_gateway.errors import UpstreamError
+from relay_gateway.errors import FAULTS
 from relay_gateway.log import request_id
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.carrier import Interruptible
@@ -106,8 +106,8 @@ class Waiting:
             return True
         try:
             return has_begun(exchange, self._call.wire_format) is True
-        except UpstreamError:
-            return False  # whoever goes on finds the same
+        except FAULTS:  # a format may be a plugin's; whoever goes on finds the same
+            return False
 
     def _caller_gone(self) -> None:
         self._leave()

@@ -168,6 +168,26 @@ async def test_one_that_cannot_be_accounted_for_fails_alone(
     assert sorted(status for status, _ in answers) == [200] * (MANY - 1) + [500]
 
 
+async def test_one_that_cannot_be_sent_fails_alone(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_now = HttpClient.begin_now
+    failed: list[bool] = []
+
+    def fails_once(self: HttpClient, *given: object) -> object:
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("broken")
+        return begin_now(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HttpClient, "begin_now", fails_once)
+    crowd.upstream.enqueue(*[OK] * MANY)
+    answers = await crowd.ask_at_once([crowd.path.request("m")] * MANY)
+    assert sorted(status for status, _ in answers) == [200] * (MANY - 1) + [500]
+    assert sorted(record.status for record in crowd.path.records[MANY:])[-1] == 500
+    assert crowd.path.holdings().drawn_keys == 0
+
+
 async def test_f43_callers_that_leave_before_their_turn_comes_are_not_answered_for(
     crowd: Crowd,
 ) -> None:

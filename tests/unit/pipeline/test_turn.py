@@ -46,6 +46,21 @@ async def test_many_are_handed_over_in_portions() -> None:
     assert len(log.handed) == 3
 
 
+async def test_a_portion_that_fails_does_not_take_the_others_with_it() -> None:
+    handed: list[int] = []
+
+    def fail(batch: list[Any]) -> None:
+        handed.append(len(batch))
+        raise RuntimeError("broken")
+
+    turn: Turn[Any] = Turn(fail, fail)
+    for number in range(AT_ONCE + 1):
+        turn.add_request(cast("Any", number), cast("Any", None))
+        turn.add_answer(number)
+    turn.end()
+    assert handed == [AT_ONCE, 1, AT_ONCE, 1]
+
+
 async def test_only_what_does_not_come_alone_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 10.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
