@@ -184,7 +184,7 @@ async def test_one_that_cannot_be_sent_fails_alone(
     crowd.upstream.enqueue(*[OK] * MANY)
     answers = await crowd.ask_at_once([crowd.path.request("m")] * MANY)
     assert sorted(status for status, _ in answers) == [200] * (MANY - 1) + [500]
-    assert sorted(record.status for record in crowd.path.records[MANY:])[-1] == 500
+    assert max(record.status for record in crowd.path.records[MANY:]) == 500
     assert crowd.path.holdings().drawn_keys == 0
 
 
