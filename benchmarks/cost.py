@@ -238,13 +238,13 @@ def _count(conversation: Conversation, loop: Loop) -> Cost:
     requests()
     stream()
     return Cost(
-        calls_per_request=_quietest(loop.calls_of, requests) / REQUESTS,
-        calls_per_event=_quietest(loop.calls_of, stream) / EVENTS,
-        left_behind_per_request=_quietest(loop.blocks_left_by, requests) / REQUESTS,
+        calls_per_request=quietest(loop.calls_of, requests) / REQUESTS,
+        calls_per_event=quietest(loop.calls_of, stream) / EVENTS,
+        left_behind_per_request=quietest(loop.blocks_left_by, requests) / REQUESTS,
     )
 
 
-def _quietest(measured: Callable[[Callable[[], None]], int], work: Callable[[], None]) -> int:
+def quietest(measured: Callable[[Callable[[], None]], int], work: Callable[[], None]) -> int:
     """The smallest of several figures: what the gateway does every few seconds besides, like its
     sign of life in the database, is no part of the others."""
     return min(measured(work) for _ in range(TIMES))

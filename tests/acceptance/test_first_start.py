@@ -34,15 +34,26 @@ def client_of(gateway: GatewayProcess, key: str) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0)
 
 
+async def seconds_of_imports() -> float:
+    """What a new process takes to load some of what the gateway loads: how fast the machine is."""
+    began = time.monotonic()
+    loading = "import fastapi, sqlalchemy.ext.asyncio"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", loading)
+    assert await process.wait() == 0
+    return time.monotonic() - began
+
+
 async def test_a_start_without_configuration_answers_within_two_seconds(tmp_path: Path) -> None:
+    imports = await seconds_of_imports()
     began = time.monotonic()
     async with GatewayProcess(tmp_path) as gateway:
         async with httpx.AsyncClient(trust_env=False) as outside:
             answered = await outside.get(f"{gateway.inference_url}/readyz")
         took = time.monotonic() - began
         assert answered.status_code == 200
-        # The promise is 2 s on an idle machine; twice that says that something is wrong.
-        assert took < 4
+        # The promise is 2 s on an idle machine, where these imports take a third of a second; twice
+        # that says that something is wrong.
+        assert took < max(4, 10 * imports)
         key = await minted(gateway)
         async with client_of(gateway, key) as client:
             said: Any = [{"role": "user", "content": "Hello"}]
