@@ -126,6 +126,7 @@ class Dispatcher:
         host = candidate.binding.host
         exchange = self._client.begin_now(self._requests.target(host), request)
         if exchange is None:
+            self._take_back(call)
             return None
         call.sent_at = call.asked_at = began = self.now()
         self._count(began)
@@ -331,6 +332,17 @@ class Dispatcher:
         self._draw(call, key, now)
         if self.breakers.troubled:
             self._claim(call, binding.host, now)
+
+    def _take_back(self, call: Call) -> None:
+        """Undoes what was claimed for an attempt that was not sent: the next one must not find the
+        host tried, or the key in use, by this same request."""
+        call.sent_at = None
+        if call.drawn is not None:
+            call.drawn.release()
+            call.drawn = None
+        if call.probing is not None:
+            call.probing.release()
+            call.probing = None
 
     def _claim(self, call: Call, host: Host, now: float) -> None:
         """Where the host is ejected, this request is the one that tries it."""
