@@ -227,6 +227,15 @@ class DataPath:
         troubled = self._dispatcher.breakers.troubled.values()
         return {breaker.host.slug for breaker in troubled if not breaker.is_closed}
 
+    def let_be_tried(self) -> None:
+        """Ejects every host, for a time that is over at once: the next request may try it."""
+        breakers, now = self._dispatcher.breakers, self._clock.monotonic()
+        for host in self._live.current.hosts.values():
+            while not (breaker := breakers.troubled.get(host.id)) or breaker.is_closed:
+                breakers.failed(host, now, "reset")
+            breaker.until = now
+            breaker.release()
+
     def forget_failures(self) -> None:
         """Puts every host back to use as if it had never failed, for tests whose hosts only do."""
         for host_id in list(self._dispatcher.breakers.troubled):

@@ -105,3 +105,11 @@ async def test_a_head_that_is_repeated_is_judged_by_the_current_catalog(warm: Wa
     assert (await warm.ask(OK))[0] == 200
     warm.path.revoke_relay_key()
     assert (await warm.ask())[0] == 401
+
+
+async def test_r10_a_host_to_be_tried_is_tried_although_no_connection_is_idle(warm: Warm) -> None:
+    warm.path.let_be_tried()
+    warm.path.close_idle_connections()
+    assert await warm.ask(OK) == (200, b"3:5")
+    assert warm.path.left_alone == set()
+    assert warm.path.holdings().drawn_keys == 0
