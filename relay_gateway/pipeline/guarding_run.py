@@ -102,7 +102,7 @@ class GuardedPipeline(Pipeline):
             call.translation, told = translation, changed
         headers = self._wire.answer_headers(call, answer)
         self._dispatcher.delivered(call)
-        self._respond(call, caller, answer.status, headers, told)
+        self._answers.respond(call, caller, answer.status, headers, told)
 
     async def _judged(self, call: Call, watch: Watch, translation: Translation) -> bytes | None:
         """What guards have made of a whole answer; ``None`` for nothing."""

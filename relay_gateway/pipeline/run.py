@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import Any
 
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.errors import FAULTS, RequestRefusedError
 from relay_gateway.log import request_id
-from relay_gateway.pipeline import turn
 from relay_gateway.pipeline.authenticate import Authenticator, check
 from relay_gateway.pipeline.body import Members, ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
@@ -34,46 +32,15 @@ from relay_gateway.pipeline.taps import asked_units, meter_body
 from relay_gateway.pipeline.translate import Translation
 from relay_gateway.pipeline.turn import Turn
 from relay_gateway.pipeline.waiting import Waiting
+from relay_gateway.pipeline.whole_answers import WholeAnswers
+from relay_gateway.pipeline.wording import Wire
 from relay_gateway.plugin.usage import Outcome
 
 _log = logging.getLogger(__name__)
 
-Answer = Callable[[Call, Exchange | Refusal], bytes]
-"""Builds the header block of an answer from that of the upstream."""
-Retell = Callable[[Call, Refusal], Reply]
-"""Words the refusal of an upstream that speaks another format than the caller."""
-Refuse = Callable[[Call, RequestRefusedError], Reply]
-"""Words a refusal in the caller's dialect."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """How answers are worded; the inference plane knows, the pipeline does not."""
-
-    answer_headers: Answer
-    refuse: Refuse
-    retell: Retell
-
-
 Step = tuple[Call, Caller, Plan, Ready] | Coroutine[Any, Any, None] | None
 """What comes next for a request: its upstream is asked, it goes on in a task, or nothing, because
 it is answered."""
-
-
-class Closing:
-    """A whole answer that is to be accounted for and sent."""
-
-    __slots__ = ("body", "call", "caller", "error", "headers", "status")
-
-    def __init__(
-        self, call: Call, caller: Caller, status: int, headers: bytes, body: bytes
-    ) -> None:
-        self.call = call
-        self.caller = caller
-        self.status = status
-        self.headers = headers
-        self.body = body
-        self.error: BaseException | None = None
 
 
 class Pipeline:
@@ -102,8 +69,7 @@ class Pipeline:
         self._running: set[Interruptible] = set()
         self._ledger = dispatcher.ledger
         self._turn: Turn[Waiting] = Turn(self._begin_together, self._answer_together)
-        self._closing: list[Closing] | None = None
-        """Where whole answers go while they are gathered."""
+        self._answers = WholeAnswers(self._settlement, self._end_with)
 
     def begin(
         self, call: Call, caller: Caller, refused: RequestRefusedError | None = None
@@ -119,7 +85,7 @@ class Pipeline:
             return None
         if call.deadline is not None or not caller.body_complete:
             return self._run(call, caller)
-        if len(self._running) >= turn.FEW and self._turn.gathers():
+        if self._turn.gathers(len(self._running)):
             self._turn.add_request(call, caller)
             return None
         step = self._prepare(call, caller)
@@ -128,19 +94,18 @@ class Pipeline:
     def _begin_together(self, batch: list[tuple[Call, Caller]]) -> None:
         """As :meth:`begin` for each, but no upstream is asked, and nobody answered, before what is
         to be written about all of them is written."""
-        closing: list[Closing] = []
-        steps: list[tuple[Caller, Step]] = []
+        answers, steps = self._answers, []
         self._ledger.hold()
         try:
-            self._closing = closing
+            answers.hold()
             for call, caller in batch:
                 request_id.set(call.request_id)
                 steps.append((caller, self._prepare(call, caller)))
-            self._account_for(closing)
+            answers.account()
         finally:
-            self._closing = None
             self._ledger.release()
-        self._close(closing)
+            held = answers.release()
+        answers.send(held)
         for caller, step in steps:
             work = self._send(*step) if isinstance(step, tuple) else step
             if work is not None:
@@ -179,26 +144,26 @@ class Pipeline:
     def headed(self, waiting: Waiting) -> None:
         """Goes on with an answer whose head has come, alone or with others."""
         waiting.headed_at = self._dispatcher.now()
-        if len(self._running) >= turn.FEW and self._turn.gathers():
+        if self._turn.gathers(len(self._running)):
             self._turn.add_answer(waiting)
         else:
             waiting.go_on()
 
     def _answer_together(self, batch: list[Waiting]) -> None:
         """Goes on with each; whole answers go out when all of them are accounted for."""
-        closing: list[Closing] = []
-        self._closing = closing
+        answers = self._answers
+        answers.hold()
         try:
             for one in batch:
                 one.go_on()
+            self._ledger.hold()
+            try:
+                answers.account()
+            finally:
+                self._ledger.release()
         finally:
-            self._closing = None
-        self._ledger.hold()
-        try:
-            self._account_for(closing)
-        finally:
-            self._ledger.release()
-        self._close(closing)
+            held = answers.release()
+        answers.send(held)
 
     def carry(
         self, call: Call, caller: Caller, work: Coroutine[Any, Any, None]
@@ -294,7 +259,7 @@ class Pipeline:
             reply = Reply(answer.status, headers, answer.body)
         else:
             reply = self._wire.retell(call, answer)
-        self._respond(call, caller, *reply)
+        self._answers.respond(call, caller, *reply)
 
     def _deliver_translated(
         self, call: Call, caller: Caller, answer: Exchange, translation: Translation
@@ -306,7 +271,7 @@ class Pipeline:
         call.status = answer.status
         headers = self._wire.answer_headers(call, answer)
         self._dispatcher.delivered(call)
-        self._respond(call, caller, answer.status, headers, translation.told)
+        self._answers.respond(call, caller, answer.status, headers, translation.told)
 
     def _deliver(self, call: Call, caller: Caller, answer: Exchange) -> None:
         call.status = answer.status
@@ -318,39 +283,7 @@ class Pipeline:
             Forwarder(call, caller, answer, self, self._running).begin(headers)
             return
         self._dispatcher.delivered(call)
-        self._respond(call, caller, answer.status, headers, body)
-
-    def _respond(
-        self, call: Call, caller: Caller, status: int, headers: bytes, body: bytes
-    ) -> None:
-        """Accounts for a whole answer, and sends it."""
-        if self._closing is not None:
-            self._closing.append(Closing(call, caller, status, headers, body))
-            return
-        self._settlement.account(call, caller, len(body))
-        caller.respond(status, headers, body)
-        if call.captured is not None:
-            call.captured.close()
-
-    def _account_for(self, closing: list[Closing]) -> None:
-        for one in closing:
-            try:
-                self._settlement.account(one.call, one.caller, len(one.body))
-            except FAULTS as error:  # one request fails, the others go on
-                one.error = error
-
-    def _close(self, closing: list[Closing]) -> None:
-        """Sends answers that are accounted for."""
-        for one in closing:
-            call, caller = one.call, one.caller
-            try:
-                if one.error is not None:
-                    raise one.error
-                caller.respond(one.status, one.headers, one.body)
-                if call.captured is not None:
-                    call.captured.close()
-            except FAULTS as error:  # one request fails, the others go on
-                self._end_with(call, caller, error)
+        self._answers.respond(call, caller, answer.status, headers, body)
 
     def account(self, call: Call, caller: Caller, unsent: int) -> None:
         """Accounts for an answer before its last ``unsent`` bytes go out."""
@@ -428,7 +361,7 @@ class Pipeline:
         call.status = error.status
         call.fail(_outcome(call, error), error.code)
         if not caller.started:
-            self._respond(call, caller, *self._wire.refuse(call, error))
+            self._answers.respond(call, caller, *self._wire.refuse(call, error))
             return
         if not caller.finished:
             caller.abort()

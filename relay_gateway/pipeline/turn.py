@@ -19,7 +19,7 @@ from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.ports import Caller
 
 FEW: Final = 4
-"""As long as no more requests are under way, nothing is gathered: there is nothing to gain."""
+"""While fewer requests are under way nothing is gathered: there is nothing to gain."""
 BUSY_SECONDS: Final = 0.0005
 """What comes within this time after the one before it does not come alone."""
 AT_ONCE: Final = 32
@@ -52,9 +52,11 @@ class Turn(Generic[AnswerT]):
         """How many requests wait to be begun."""
         return len(self._begun)
 
-    def gathers(self) -> bool:
-        """Whether what has just come is to be added, because it does not come alone. Only to be
-        asked while at least :data:`FEW` requests are under way."""
+    def gathers(self, under_way: int) -> bool:
+        """Whether what has just come is to be added, because it does not come alone: many requests
+        are ``under_way``, and another one has just come, too."""
+        if under_way < FEW:
+            return False
         now = time.monotonic()
         busy = self._due or now - self._last < BUSY_SECONDS
         self._last = now

@@ -34,9 +34,9 @@ from relay_gateway.pipeline.guarding_run import GuardedPipeline
 from relay_gateway.pipeline.keypool import KeyPools
 from relay_gateway.pipeline.proxied_head import HeadSieve
 from relay_gateway.pipeline.proxy_logins import ProxyLogins
-from relay_gateway.pipeline.run import Wire
 from relay_gateway.pipeline.settle import Deliver
 from relay_gateway.pipeline.translate import Translator
+from relay_gateway.pipeline.wording import Wire
 from relay_gateway.plugin import SystemClock, UsageRecord
 from relay_gateway.registry import PluginKind, Plugins
 from relay_gateway.server.gateway import Gateway

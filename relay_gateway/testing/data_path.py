@@ -4,7 +4,7 @@ sockets, with the test at both ends."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +30,7 @@ from relay_gateway.pipeline.guarding_proxy import GuardedProxy
 from relay_gateway.pipeline.guarding_run import GuardedPipeline
 from relay_gateway.pipeline.keypool import KeyPools
 from relay_gateway.pipeline.proxied_head import HeadSieve
-from relay_gateway.pipeline.run import Wire
+from relay_gateway.pipeline.wording import Wire
 from relay_gateway.plugin import (
     PayloadRecord,
     PluginConfig,
@@ -183,43 +183,24 @@ class DataPath:
 
     async def until_held(self, size: int) -> None:
         """Waits until ``size`` bytes of large bodies are held, about five seconds at most."""
-        for _ in range(1000):
-            if self._room.held >= size:
-                return
-            await asyncio.sleep(0.005)
-        raise AssertionError(f"only {self._room.held} bytes are held")
+        await _until(lambda: self._room.held, size, "bytes are held")
 
     async def until_recorded(self, count: int = 1) -> UsageRecord:
         """Waits for ``count`` usage records, about five seconds at most; the first of them."""
-        for _ in range(1000):
-            if len(self.records) >= count:
-                return self.records[0]
-            await asyncio.sleep(0.005)
-        raise AssertionError(f"only {len(self.records)} usage records")
+        await _until(lambda: len(self.records), count, "usage records")
+        return self.records[0]
 
     async def until_begun(self, count: int) -> None:
         """Waits until ``count`` requests have come, about five seconds at most."""
-        for _ in range(1000):
-            if self._book.total_requests >= count:
-                return
-            await asyncio.sleep(0.005)
-        raise AssertionError(f"only {self._book.total_requests} requests")
+        await _until(lambda: self._book.total_requests, count, "requests")
 
     async def until_captured(self, count: int = 1) -> None:
         """Waits for ``count`` payloads, about five seconds at most."""
-        for _ in range(1000):
-            if len(self.payload_records) >= count:
-                return
-            await asyncio.sleep(0.005)
-        raise AssertionError(f"only {len(self.payload_records)} payloads")
+        await _until(lambda: len(self.payload_records), count, "payloads")
 
     async def until_left(self) -> None:
         """Waits until every caller's connection is closed, about five seconds at most."""
-        for _ in range(1000):
-            if not self._book.connections:
-                return
-            await asyncio.sleep(0.005)
-        raise AssertionError(f"{len(self._book.connections)} connections are open")
+        await _until(lambda: -len(self._book.connections), 0, "connections are closed")
 
     @property
     def left_alone(self) -> set[str]:
@@ -317,3 +298,11 @@ class DataPath:
                 breakers=dispatcher.breakers,
             ),
         )
+
+
+async def _until(count: Callable[[], int], least: int, what: str) -> None:
+    for _ in range(1000):
+        if count() >= least:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"{count()} {what}, not {least}")

@@ -27,7 +27,7 @@ from relay_gateway.pipeline.guarding_run import GuardedPipeline
 from relay_gateway.pipeline.keypool import KeyPools
 from relay_gateway.pipeline.proxied_head import HeadSieve
 from relay_gateway.pipeline.retries import Backoff
-from relay_gateway.pipeline.run import Wire
+from relay_gateway.pipeline.wording import Wire
 from relay_gateway.plugin import PayloadRecord, PluginConfig, UpstreamRequest, UsageRecord
 from relay_gateway.testing.callers import FakeCaller
 from relay_gateway.testing.catalog import CatalogDraft, PlainFormat, PlainProvider, TableBackend

@@ -150,19 +150,24 @@ async def test_r29_each_gets_its_own_answer_whatever_becomes_of_the_others(
     assert len(crowd.upstream.ledger) == MANY + MANY // 4
 
 
-async def test_one_that_cannot_be_accounted_for_fails_alone(
-    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    account = Settlement.account
+def let_fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
+    """Has the first call of ``method`` raise an exception that nobody expects."""
+    works = getattr(owner, method)
     failed: list[bool] = []
 
-    def fails_once(self: Settlement, *given: object) -> None:
+    def fails_once(*given: object) -> object:
         if not failed:
             failed.append(True)
             raise RuntimeError("broken")
-        account(self, *given)  # type: ignore[arg-type]
+        return works(*given)
 
-    monkeypatch.setattr(Settlement, "account", fails_once)
+    monkeypatch.setattr(owner, method, fails_once)
+
+
+async def test_one_that_cannot_be_accounted_for_fails_alone(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_fail_once(monkeypatch, Settlement, "account")
     crowd.upstream.enqueue(*[OK] * MANY)
     answers = await crowd.ask_at_once([crowd.path.request("m")] * MANY)
     assert sorted(status for status, _ in answers) == [200] * (MANY - 1) + [500]
@@ -171,16 +176,7 @@ async def test_one_that_cannot_be_accounted_for_fails_alone(
 async def test_one_that_cannot_be_sent_fails_alone(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin_now = HttpClient.begin_now
-    failed: list[bool] = []
-
-    def fails_once(self: HttpClient, *given: object) -> object:
-        if not failed:
-            failed.append(True)
-            raise RuntimeError("broken")
-        return begin_now(self, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(HttpClient, "begin_now", fails_once)
+    let_fail_once(monkeypatch, HttpClient, "begin_now")
     crowd.upstream.enqueue(*[OK] * MANY)
     answers = await crowd.ask_at_once([crowd.path.request("m")] * MANY)
     assert sorted(status for status, _ in answers) == [200] * (MANY - 1) + [500]

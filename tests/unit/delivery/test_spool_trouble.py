@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def is_done(delivery: Delivery) -> bool:
     return delivery.spool.usage.done == COUNT
 
 
+def world_in(directory: Path, *sinks: str) -> SpoolWorld:
+    """One of its own for each call that fails."""
+    directory.mkdir()
+    return SpoolWorld(directory, *sinks)
+
+
 async def work(delivery: Delivery, sent: list[UsageRecord], together: int = 1) -> None:
     """Some of everything that a spool does, with so many records ``together`` in one write."""
     for index in range(COUNT):
@@ -52,11 +59,8 @@ async def work(delivery: Delivery, sent: list[UsageRecord], together: int = 1) -
 async def test_f20_whichever_call_fails_no_record_is_lost_or_doubled(
     tmp_path: Path, error: int, together: int, calls: int, *, short: bool
 ) -> None:
-    nth = 0
-    while True:
-        nth += 1
-        world = SpoolWorld(tmp_path / str(nth), "one", "two")
-        world.directory.mkdir()
+    for nth in count(1):
+        world = world_in(tmp_path / str(nth), "one", "two")
         disk = FailingDisk(nth, error, short=short)
         sent: list[UsageRecord] = []
         delivery = await world.open(disk=disk, terms=SMALL)
@@ -75,11 +79,8 @@ async def test_f20_whichever_call_fails_no_record_is_lost_or_doubled(
 async def test_f20_whichever_call_fails_a_kill_afterwards_loses_nothing(
     tmp_path: Path, together: int, calls: int, *, short: bool
 ) -> None:
-    nth = 0
-    while True:
-        nth += 1
-        world = SpoolWorld(tmp_path / str(nth), "one")
-        world.directory.mkdir()
+    for nth in count(1):
+        world = world_in(tmp_path / str(nth), "one")
         disk = FailingDisk(nth, errno.ENOSPC if short else errno.EIO, short=short)
         sent: list[UsageRecord] = []
         world.sinks["one"].down = True
@@ -97,11 +98,8 @@ async def test_f20_whichever_call_fails_a_kill_afterwards_loses_nothing(
 
 
 async def test_f20_taking_over_an_orphan_survives_each_failure(tmp_path: Path) -> None:
-    nth = 0
-    while True:
-        nth += 1
-        world = SpoolWorld(tmp_path / str(nth), "one")
-        world.directory.mkdir()
+    for nth in count(1):
+        world = world_in(tmp_path / str(nth), "one")
         world.sinks["one"].down = True
         first = await world.open(terms=SMALL)
         wanted = []
@@ -236,9 +234,9 @@ async def test_with_sync_always_each_record_is_synced_before_the_next(tmp_path: 
     world = SpoolWorld(tmp_path)
     delivery = await world.open(disk=Watched(), terms=SpoolTerms(sync="always"))
     synced.clear()
-    for count in range(1, 4):
+    for calls in range(1, 4):
         delivery.put(usage_record())
-        assert len(synced) == count
+        assert len(synced) == calls
     await world.close(delivery)
 
 
@@ -305,11 +303,8 @@ def test_the_reserve_is_what_the_documentation_says() -> None:
 async def test_f20_a_sink_that_reads_the_files_gets_what_a_cut_write_has_whole(
     tmp_path: Path,
 ) -> None:
-    nth = 0
-    while True:
-        nth += 1
-        world = SpoolWorld(tmp_path / str(nth), "one")
-        world.directory.mkdir()
+    for nth in count(1):
+        world = world_in(tmp_path / str(nth), "one")
         disk = FailingDisk(nth, errno.ENOSPC, short=True)
         sent: list[UsageRecord] = []
         world.sinks["one"].down = True

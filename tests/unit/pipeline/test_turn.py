@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from relay_gateway.pipeline.turn import AT_ONCE, Turn
+from relay_gateway.pipeline.turn import AT_ONCE, FEW, Turn
 
 
 class Log:
@@ -65,11 +65,18 @@ async def test_only_what_does_not_come_alone_is_gathered(monkeypatch: pytest.Mon
     now = 10.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     turn = Log().turn
-    assert not turn.gathers(), "the first comes alone"
+    assert not turn.gathers(FEW), "the first comes alone"
     now += 0.0001
-    assert turn.gathers()
+    assert turn.gathers(FEW)
     now += 0.01
-    assert not turn.gathers()
+    assert not turn.gathers(FEW)
+
+
+async def test_nothing_is_gathered_while_few_requests_are_under_way() -> None:
+    turn = Log().turn
+    turn.gathers(FEW)
+    assert not turn.gathers(FEW - 1)
+    assert turn.gathers(FEW)
 
 
 async def test_what_follows_something_gathered_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +85,7 @@ async def test_what_follows_something_gathered_is_gathered(monkeypatch: pytest.M
     log = Log()
     log.request("a")
     now += 1.0
-    assert log.turn.gathers()
+    assert log.turn.gathers(FEW)
     await asyncio.sleep(0)
     now += 1.0
-    assert not log.turn.gathers()
+    assert not log.turn.gathers(FEW)
