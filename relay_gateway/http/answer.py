@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from relay_gateway.errors import UpstreamError
-from relay_gateway.http.message import Headers
+from relay_gateway.http.message import NO_HEADERS, Headers
 
 HOLD_BYTES = 256 * 1024
 """How much body is held for an answer that nobody receives yet, before reading pauses."""
-
-
-_NO_HEADERS: Final = Headers()
 
 
 class Receiver(Protocol):
@@ -72,7 +69,7 @@ class Exchange:
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier: Carrier | None = carrier
-        self.headers = _NO_HEADERS
+        self.headers = NO_HEADERS
         self.on_head: Callable[[], None] | None = None
         """Called once when the head has come, or the exchange has failed before it did."""
         self.error: UpstreamError | None = None

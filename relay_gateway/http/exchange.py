@@ -27,8 +27,11 @@ class CallerConnection(Protocol):
     client_address: str
     write_paused: bool
 
-    def send(self, *data: bytes) -> None:
-        """Hands bytes to the transport, all pieces in one system call."""
+    def send(self, data: bytes) -> None:
+        """Hands bytes to the transport."""
+
+    def send_pieces(self, *pieces: bytes) -> None:
+        """Hands pieces to the transport, all in one system call."""
 
     def send_soon(self, flush: Callable[[], None]) -> None:
         """Has ``flush`` called once the running callback and those already due are done."""
@@ -221,7 +224,7 @@ class ServerExchange:
             connection.send(self._rest_of_head(status_line(status), common, headers, framing, body))
         else:
             head = self._rest_of_head(status_line(status), common, headers, framing)
-            connection.send(head, body)
+            connection.send_pieces(head, body)
         connection.end_answer()
 
     def start(
@@ -256,30 +259,32 @@ class ServerExchange:
 
     def write(self, data: bytes) -> None:
         """Sends a piece of the body; one beyond the announced length cuts the answer instead."""
-        size = len(data)
         if not self.started:
             raise RuntimeError("a body was written before the answer was started")
-        if not size or self.finished or self.disconnected or self._silent:
+        if not data or self.finished or self.disconnected or self._silent:
             return
+        size = len(data)
         if self._left is not None:
             if size > self._left:
                 self.abort()
                 return
             self._left -= size
         self.bytes_out += size
-        head, self._head = self._head, b""
         if size > _JOINED_BYTES:
+            head, self._head = self._head, b""
             self._write_pieces(head, data)
-        elif self._chunked:
-            self._connection.send(b"%b%x\r\n%b\r\n" % (head, size, data))
-        else:
-            self._connection.send(head + data if head else data)
+            return
+        if self._chunked:
+            data = b"%x\r\n%b\r\n" % (size, data)
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._connection.send(data)
 
     def _write_pieces(self, head: bytes, data: bytes) -> None:
         if self._chunked:
-            self._connection.send(b"%b%x\r\n" % (head, len(data)), data, b"\r\n")
+            self._connection.send_pieces(b"%b%x\r\n" % (head, len(data)), data, b"\r\n")
         else:
-            self._connection.send(head, data)
+            self._connection.send_pieces(head, data)
 
     def finish(self) -> None:
         """Ends the answer cleanly; one that is shorter than announced is cut instead."""

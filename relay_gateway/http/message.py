@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 Header = tuple[bytes, bytes]
 """Name and value as they were on the wire, the value without surrounding white space."""
@@ -19,23 +19,31 @@ class Headers:
     __slots__ = ("_first", "_repeated", "fields")
 
     def __init__(self, fields: Sequence[Header] = ()) -> None:
-        self.fields: list[Header] = []
+        self.fields: list[Header] = list(fields)
         self._first: dict[bytes, bytes] = {}
         self._repeated: set[bytes] | None = None
+        first = self._first
         for name, value in fields:
-            self.add(name, value)
+            lower = name.lower()
+            if lower in first:
+                self._repeat(lower)
+            else:
+                first[lower] = value
 
     def add(self, name: bytes, value: bytes) -> bytes:
         """Appends one field and returns its ``name``, which comes in any case, in lower case."""
         self.fields.append((name, value))
         lower = name.lower()
-        if lower not in self._first:
-            self._first[lower] = value
-        elif self._repeated is None:
-            self._repeated = {lower}
+        if lower in self._first:
+            self._repeat(lower)
         else:
-            self._repeated.add(lower)
+            self._first[lower] = value
         return lower
+
+    def _repeat(self, lower: bytes) -> None:
+        if self._repeated is None:
+            self._repeated = set()
+        self._repeated.add(lower)
 
     def get(self, name: bytes) -> bytes | None:
         """The first value of ``name`` (lower case), or ``None``."""
@@ -85,6 +93,10 @@ class Headers:
 
     def __len__(self) -> int:
         return len(self.fields)
+
+
+NO_HEADERS: Final = Headers()
+"""Those of an answer that has not begun."""
 
 
 class HeadMemory:

@@ -40,14 +40,15 @@ class PatientProtocol(asyncio.Protocol):
         self._written = 0
         self._read_deadline = self._write_look = self.deadline = NEVER
 
-    def send(self, *data: bytes) -> None:
-        """Hands bytes to the transport, all pieces in one system call."""
-        if len(data) == 1:
-            self._written += len(data[0])
-            self._transport.write(data[0])
-        else:
-            self._written += sum(map(len, data))
-            self._transport.writelines(data)
+    def send(self, data: bytes) -> None:
+        """Hands bytes to the transport."""
+        self._written += len(data)
+        self._transport.write(data)
+
+    def send_pieces(self, *pieces: bytes) -> None:
+        """Hands pieces to the transport, all in one system call."""
+        self._written += sum(map(len, pieces))
+        self._transport.writelines(pieces)
 
     def send_soon(self, flush: Callable[[], None]) -> None:
         """Has ``flush`` called once the running callback and those already due are done."""

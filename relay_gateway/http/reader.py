@@ -5,7 +5,7 @@ from __future__ import annotations
 import httptools
 
 from relay_gateway.errors import UpstreamProtocolError
-from relay_gateway.http.message import Headers
+from relay_gateway.http.message import NO_HEADERS, Header, Headers
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 256
@@ -23,19 +23,19 @@ class _RefusedError(Exception):
 class ResponseReader:
     """Parser of the responses of one connection.
 
-    :meth:`begin` before each request, :meth:`feed` for what arrives. Then ``head_complete`` with
-    ``status`` and ``headers``, :meth:`take` for body bytes, ``complete`` and at last
-    ``keep_alive``.
+    :meth:`begin` before each request, :meth:`feed` for what arrives, which answers with body bytes.
+    Then ``head_complete`` with ``status`` and ``headers``, ``complete`` and at last ``keep_alive``.
     Informational responses are skipped, trailers are dropped.
     """
 
     __slots__ = (
-        "_body",
         "_bodyless",
+        "_fields",
         "_framed",
         "_head_bytes",
         "_informational",
         "_parser",
+        "_pieces",
         "_prefix",
         "_problem",
         "_silent",
@@ -45,18 +45,22 @@ class ResponseReader:
         "head_complete",
         "headers",
         "keep_alive",
+        "on_body",
         "status",
         "trailing",
     )
 
     def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        """A piece of the body, as long as it was in one read."""
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self.begin(bodyless=False)
 
     def begin(self, *, bodyless: bool) -> None:
         """Expects the response to the next request; ``bodyless`` for one to ``HEAD``."""
         self._bodyless = bodyless
-        self._body: list[bytes] = []
+        self._pieces.clear()
         self._informational = 0
         self._head_bytes = 0
         self._silent = 0
@@ -70,20 +74,21 @@ class ResponseReader:
 
     def _begin_head(self) -> None:
         self.status = 0
-        self.headers = Headers()
+        self.headers = NO_HEADERS
+        self._fields: list[Header] = []
         self.head_complete = False
         self._framed = False
         self._transfer_coded = False
 
-    def feed(self, data: bytes) -> None:
-        """Takes what arrived.
+    def feed(self, data: bytes) -> bytes:
+        """Takes what arrived; the body bytes in it.
 
         Raises :class:`UpstreamProtocolError` for what is not a sound response; body bytes before
-        the fault can still be taken.
+        the fault can then be taken.
         """
         parser = self._parser
         if parser is None:
-            return
+            return b""
         if not self._versioned and not self._begins_well(data):
             self._check_version(data)
         try:
@@ -95,8 +100,11 @@ class ResponseReader:
                     f"the upstream's answer is malformed: {reason}"
                 ) from error
             self.trailing = True
-        if not self.complete and not self._body:
+        if self._pieces:
+            return self.take()
+        if not self.complete:
             self._count_silence(len(data))
+        return b""
 
     def _begins_well(self, data: bytes) -> bool:
         """Whether an answer begins here that tells its version in one piece, as nearly all do."""
@@ -119,13 +127,12 @@ class ResponseReader:
             )
 
     def take(self) -> bytes:
-        """The body bytes that arrived since the last call, joined."""
-        body = self._body
-        if not body:
-            return b""
-        self._body = []
+        """The body bytes that arrived and were not taken, joined."""
+        pieces = self._pieces
         self._silent = 0
-        return body[0] if len(body) == 1 else b"".join(body)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        return b"" if self._bodyless else body
 
     def finish(self) -> bool:
         """The peer ended the stream: whether that completes the response."""
@@ -149,22 +156,20 @@ class ResponseReader:
         self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(f"more than {MAX_HEAD_BYTES} bytes of header")
-        if self.head_complete:
-            return
-        headers = self.headers
-        if len(headers.fields) >= MAX_HEADER_FIELDS:
-            self._refuse(f"more than {MAX_HEADER_FIELDS} header fields")
-        lower = headers.add(name, value.rstrip(b" \t"))
-        if lower == b"content-length":
-            self._framed = True
-        elif lower == b"transfer-encoding":
-            self._check_coding(value)
+        if not self.head_complete:
+            self._fields.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """The head of an informational or the final response."""
         parser = self._parser
         if parser is None or self.complete:
             return
+        if len(self._fields) > MAX_HEADER_FIELDS:
+            self._refuse(f"more than {MAX_HEADER_FIELDS} header fields")
+        self.headers = headers = Headers(self._fields)
+        self._framed = b"content-length" in headers
+        if b"transfer-encoding" in headers:
+            self._check_coding(headers)
         status = self.status = parser.get_status_code()
         if status == 101 or not 100 <= status <= 599:
             self._refuse(f"status {status}")
@@ -176,11 +181,6 @@ class ResponseReader:
         self._silent = 0
         # The parser cannot be told that this request was a HEAD and would wait for a body.
         self.complete = self._bodyless
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body, as long as it was in one read."""
-        if not self.complete:
-            self._body.append(body)
 
     def on_message_complete(self) -> None:
         """The end of an informational or the final response."""
@@ -198,8 +198,9 @@ class ResponseReader:
             self._refuse(f"more than {MAX_INFORMATIONAL} informational responses")
         self._begin_head()
 
-    def _check_coding(self, value: bytes) -> None:
-        if self._transfer_coded or value.strip().lower() != b"chunked":
+    def _check_coding(self, headers: Headers) -> None:
+        name = b"transfer-encoding"
+        if headers.is_repeated(name) or (headers.get(name) or b"").lower() != b"chunked":
             self._refuse("a Transfer-Encoding other than 'chunked'")
         self._framed = self._transfer_coded = True
 

@@ -48,6 +48,13 @@ class EventSplitter:
             self._pieces.clear()
         return events
 
+    def only(self, chunk: bytes) -> tuple[bytes, bytes] | None:
+        """Name and data of ``chunk`` where it is exactly one plain event, as most reads of a live
+        stream are; nothing needs to be fed then. ``None`` where it has to be."""
+        if self._pieces or self._skip_lf or self.overflowed or not self._at_line_start:
+            return None
+        return _plain(chunk) if chunk.endswith(b"\n\n") else None
+
     def rest(self) -> bytes:
         """The bytes of the event that has not ended yet."""
         return b"".join(self._pieces)
@@ -119,8 +126,9 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
     Both are empty for an event of comments only. A byte order mark before the first field is
     skipped.
     """
-    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
-        return b"", raw[6:-2]
+    plain = _plain(raw)
+    if plain is not None:
+        return plain
     name = b""
     data: list[bytes] = []
     for line in raw.removeprefix(_BOM).splitlines():
@@ -130,3 +138,17 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
         elif field == b"event":
             name = value.removeprefix(b" ")
     return name, b"\n".join(data)
+
+
+def _plain(raw: bytes) -> tuple[bytes, bytes] | None:
+    """Name and data of an event, its blank line included, that is one line of data, perhaps after
+    one with its name; nearly all are."""
+    if raw.startswith(b"data: "):
+        if raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
+            return b"", raw[6:-2]
+    elif raw.startswith(b"event: "):
+        end = raw.find(b"\n")
+        plain = raw.startswith(b"\ndata: ", end) and raw.find(b"\n", end + 7) == len(raw) - 2
+        if plain and b"\r" not in raw:
+            return raw[7:end], raw[end + 7 : -2]
+    return None

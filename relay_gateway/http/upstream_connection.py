@@ -165,7 +165,7 @@ class UpstreamConnection(asyncio.Protocol):
         exchange.untouched = False
         reader = self._reader
         try:
-            reader.feed(data)
+            chunk = reader.feed(data)
         except UpstreamProtocolError as error:
             self._break(exchange, error)
             return
@@ -176,7 +176,6 @@ class UpstreamConnection(asyncio.Protocol):
             self._note_early(reader.status)
             exchange.begin(reader.status, reader.headers)
         self._activity = self._loop.time()
-        chunk = reader.take()
         if reader.complete:
             self._finish(exchange, chunk)
         elif chunk:

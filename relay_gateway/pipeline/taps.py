@@ -97,9 +97,14 @@ class StreamTap(Tap):
         call.reading = meter.reading
 
     def feed(self, chunk: bytes) -> None:
-        if self._metering:
-            for event in self._splitter.feed(chunk):
-                self._show(event)
+        if not self._metering:
+            return
+        only = self._splitter.only(chunk)
+        if only is not None:
+            self._show(*only)
+            return
+        for event in self._splitter.feed(chunk):
+            self._show(*parse_event(event))
 
     def complete(self) -> None:
         ends_visibly = self._call.wire_format.stream_ends_with_terminal and self._recognised()
@@ -112,16 +117,21 @@ class StreamTap(Tap):
             self._flags or reading.tokens or reading.upstream_model or reading.finish_reason
         )
 
-    def _show(self, event: bytes) -> int:
-        """The meter's flags for ``event``; an exception ends metering, not the answer."""
+    def _show(self, name: bytes, data: bytes) -> int:
+        """The meter's flags for an event; an exception ends metering, not the answer."""
         if not self._metering:
             return 0
         try:
-            flags = self._meter.event(*parse_event(event))
+            flags = self._meter.event(name, data)
         except FAULTS:  # metering must never cost an answer
             _log.exception("a meter failed; this stream is not metered any further")
             self._metering = False
             return 0
+        if flags & (TERMINAL | ~self._flags):  # what it has not said before
+            self._note(flags)
+        return flags
+
+    def _note(self, flags: int) -> None:
         call = self._call
         self._flags |= flags
         if flags & CONTENT and call.first_token_at is None:
@@ -133,7 +143,6 @@ class StreamTap(Tap):
             call.broke_off = STREAM_ERROR
             call.fail("upstream_error", STREAM_ERROR)
             self.terminal = True
-        return flags
 
 
 class WithholdingTap(StreamTap):
@@ -145,10 +154,13 @@ class WithholdingTap(StreamTap):
     edits = True
 
     def edit(self, chunk: bytes) -> bytes:
+        only = self._splitter.only(chunk)
+        if only is not None:
+            return b"" if self._show(*only) & USAGE_ONLY else chunk
         events = self._splitter.feed(chunk)
-        if len(events) == 1:  # as most reads of a live stream bring
-            return b"" if self._show(events[0]) & USAGE_ONLY else events[0]
-        return b"".join([event for event in events if not self._show(event) & USAGE_ONLY])
+        return b"".join(
+            [event for event in events if not self._show(*parse_event(event)) & USAGE_ONLY]
+        )
 
     def held(self) -> bytes:
         return self._splitter.rest()
@@ -171,8 +183,8 @@ class TranslatingTap(StreamTap):
         """Raises :class:`UpstreamProtocolError` for what is not of the upstream's format; what came
         before it is then held."""
         for raw in self._splitter.feed(chunk):
-            self._show(raw)
             name, data = parse_event(raw)
+            self._show(name, data)
             if name or data:
                 self._write(self._decoder.event(name, data))
         # To the caller the last event is the one that is written for it, which may yet lack.

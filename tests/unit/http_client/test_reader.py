@@ -18,8 +18,7 @@ def read(*pieces: bytes, bodyless: bool = False) -> tuple[ResponseReader, bytes]
     reader.begin(bodyless=bodyless)
     body = b""
     for piece in pieces:
-        reader.feed(piece)
-        body += reader.take()
+        body += reader.feed(piece)
     return reader, body
 
 
@@ -141,8 +140,8 @@ def test_one_reader_reads_the_responses_of_a_connection_one_after_the_other() ->
     reader = ResponseReader()
     for body in (b"abc", b"", b"de"):
         reader.begin(bodyless=False)
-        reader.feed(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        assert (reader.complete, reader.keep_alive, reader.take()) == (True, True, body)
+        brought = reader.feed(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert (reader.complete, reader.keep_alive, brought) == (True, True, body)
 
 
 @given(

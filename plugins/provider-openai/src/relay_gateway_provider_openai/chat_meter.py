@@ -63,7 +63,8 @@ class ChatMeter(UsageMeter):
         chunk = _decode(data)
         if chunk is None:
             return FAILED if name == b"error" else 0
-        has_usage = self._note(chunk)
+        usual = chunk.usage is None and chunk.service_tier is None
+        has_usage = False if usual and self.reading.upstream_model else self._note(chunk)
         if chunk.error or name == b"error":
             return FAILED
         if not chunk.choices:
@@ -72,7 +73,8 @@ class ChatMeter(UsageMeter):
         for choice in chunk.choices:
             if choice.finish_reason is not None:
                 flags |= self._finish(choice)
-            if _shows_something(choice):
+            delta = choice.delta
+            if (delta is not None and delta.content) or _shows_something(choice):
                 flags |= CONTENT
         return flags
 

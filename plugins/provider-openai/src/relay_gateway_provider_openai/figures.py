@@ -6,37 +6,58 @@ was said before; members that are no figures are as if missing.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from relay_gateway.plugin import Reading, count
 
 MOST: Final = (1 << 63) - 1
 """The largest figure that a meter takes."""
 
-# Meter, member of the usage object, and the member of that one for the details.
-_CHAT = (
-    ("input", "prompt_tokens", None),
-    ("output", "completion_tokens", None),
-    ("cacheRead", "prompt_tokens_details", "cached_tokens"),
-    ("cacheWrite", "prompt_tokens_details", "cache_write_tokens"),
-    ("audioInput", "prompt_tokens_details", "audio_tokens"),
-    ("reasoning", "completion_tokens_details", "reasoning_tokens"),
-    ("audioOutput", "completion_tokens_details", "audio_tokens"),
-)
+Figures = tuple[tuple[str, str], ...]
+"""Meters and the members that say their figures."""
 
-_RESPONSES = (
-    ("input", "input_tokens", None),
-    ("output", "output_tokens", None),
-    ("cacheRead", "input_tokens_details", "cached_tokens"),
-    ("cacheWrite", "input_tokens_details", "cache_write_tokens"),
-    ("reasoning", "output_tokens_details", "reasoning_tokens"),
-)
 
-_MEDIA = (
-    ("input", "input_tokens", None),
-    ("output", "output_tokens", None),
-    ("cacheRead", "input_tokens_details", "cached_tokens"),
-    ("audioInput", "input_token_details", "audio_tokens"),
+class Names(NamedTuple):
+    """What the members of a usage object are called: its own figures, and by member the details
+    that others of its members hold."""
+
+    own: Figures
+    details: tuple[tuple[str, Figures], ...]
+
+
+_CHAT = Names(
+    own=(("input", "prompt_tokens"), ("output", "completion_tokens")),
+    details=(
+        (
+            "prompt_tokens_details",
+            (
+                ("cacheRead", "cached_tokens"),
+                ("cacheWrite", "cache_write_tokens"),
+                ("audioInput", "audio_tokens"),
+            ),
+        ),
+        (
+            "completion_tokens_details",
+            (("reasoning", "reasoning_tokens"), ("audioOutput", "audio_tokens")),
+        ),
+    ),
+)
+_RESPONSES = Names(
+    own=(("input", "input_tokens"), ("output", "output_tokens")),
+    details=(
+        (
+            "input_tokens_details",
+            (("cacheRead", "cached_tokens"), ("cacheWrite", "cache_write_tokens")),
+        ),
+        ("output_tokens_details", (("reasoning", "reasoning_tokens"),)),
+    ),
+)
+_MEDIA = Names(
+    own=(("input", "input_tokens"), ("output", "output_tokens")),
+    details=(
+        ("input_tokens_details", (("cacheRead", "cached_tokens"),)),
+        ("input_token_details", (("audioInput", "audio_tokens"),)),
+    ),
 )
 
 
@@ -72,19 +93,19 @@ def figure(found: object, *path: str) -> int | None:
     return count(found)
 
 
-def _read(
-    reading: Reading,
-    usage: dict[str, object],
-    places: tuple[tuple[str, str, str | None], ...],
-) -> None:
-    # One loop without calls: this is done for every answer.
-    tokens = reading.tokens
-    for meter, member, detail in places:
+def _read(reading: Reading, usage: dict[str, Any], names: Names) -> None:
+    _take(reading.tokens, usage, names.own)
+    for member, figures in names.details:
         found = usage.get(member)
-        if detail is not None:
-            found = found.get(detail) if type(found) is dict else None
-        if type(found) is int and 0 <= found <= MOST:
-            tokens[meter] = found
+        if type(found) is dict:
+            _take(reading.tokens, found, figures)
+
+
+def _take(tokens: dict[str, int], found: dict[str, Any], figures: Figures) -> None:
+    for meter, member in figures:
+        said = found.get(member)
+        if type(said) is int and 0 <= said <= MOST:
+            tokens[meter] = said
 
 
 def _count_reasoning_as_output(tokens: dict[str, int], usage: dict[str, object]) -> None:
