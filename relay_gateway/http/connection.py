@@ -224,8 +224,8 @@ class ServerConnection(PatientProtocol):
         try:
             rest = self._feed(data)
         except RequestRefusedError as refusal:
-            body.fail(refusal)
             self._read_until(NEVER)
+            body.fail(refusal)
             return
         if body.complete:
             self._read_until(NEVER)
@@ -241,6 +241,7 @@ class ServerConnection(PatientProtocol):
             self._crowded_out = True
             self._transport.pause_reading()
             self._read_until(self._loop.time() + self._limits.body_wait_seconds)
+        body.tell()  # last, because whoever is told may answer at once
 
     def _pass_on(self, body: RequestBody, data: bytes) -> None:
         """Takes a piece of a body that nobody collects."""

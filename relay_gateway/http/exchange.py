@@ -158,13 +158,21 @@ class ServerExchange:
             body.check(limit)
         return body.whole()
 
+    def when_body(self, limit: int, then: Callable[[], None]) -> None:
+        """Has ``then`` called, once, when :meth:`take_body` can be: the body is here, or will not
+        come. Raises as :meth:`read_body`."""
+        body = self._body
+        body.check(limit)
+        body.when_settled(limit, then)
+        self._connection.expect_body(self)
+
     @property
     def body_complete(self) -> bool:
         """Whether :meth:`read_body` would not suspend."""
         return self._body.complete
 
     def take_body(self, limit: int) -> bytes:
-        """What :meth:`read_body` returns or raises, where the body is complete."""
+        """What :meth:`read_body` returns or raises, where the body has come to its end."""
         body = self._body
         body.check(limit)
         return body.whole()

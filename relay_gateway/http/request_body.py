@@ -4,6 +4,8 @@ comes."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from relay_gateway.errors import RelayError, RequestRefusedError
@@ -38,7 +40,7 @@ class RequestBody:
         "_failure",
         "_limit",
         "_pieces",
-        "_waiter",
+        "_then",
         "complete",
         "length",
         "reader",
@@ -53,7 +55,7 @@ class RequestBody:
         self._pieces: list[bytes] = []
         self._failure: RelayError | None = None
         self._limit = 0
-        self._waiter: asyncio.Future[None] | None = None
+        self._then: Callable[[], None] | None = None
         self.reader: BodyReader | None = None
         """Who takes what comes from now on; nothing is collected then."""
 
@@ -64,18 +66,20 @@ class RequestBody:
 
     @property
     def awaited(self) -> bool:
-        """Whether a reader is waiting for more of it."""
-        return self._waiter is not None
+        """Whether somebody waits for more of it."""
+        return self._then is not None
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what arrived and returns what follows the end of this body.
+        """Takes what arrived and returns what follows the end of this body; :meth:`tell` is due.
 
         Raises :class:`RequestRefusedError` 400 where the chunked framing is broken.
         """
-        rest = self._take_counted(data) if self._decoder is None else self._take_chunked(data)
-        if self._waiter is not None and (self.complete or self.received > self._limit):
+        return self._take_counted(data) if self._decoder is None else self._take_chunked(data)
+
+    def tell(self) -> None:
+        """Tells who waits for it, once, that it is complete or too long."""
+        if self._then is not None and (self.complete or self.received > self._limit):
             self._wake()
-        return rest
 
     def _take_counted(self, data: bytes) -> bytes:
         if len(data) == self.length and not self.received:  # as most bodies come
@@ -112,8 +116,9 @@ class RequestBody:
                 reader.failed(failure)
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        then, self._then = self._then, None
+        if then is not None:
+            then()
 
     def check(self, limit: int) -> None:
         """Raises what ended the body, or the 413 of one that is longer than ``limit`` bytes."""
@@ -153,11 +158,22 @@ class RequestBody:
         """Lets go of the content; whoever still needs it holds it himself."""
         self._pieces = []
 
+    def when_settled(self, limit: int, then: Callable[[], None]) -> None:
+        """Has ``then`` called once when the body is complete, has failed or is longer than
+        ``limit`` bytes, which it must not be yet."""
+        self._limit = limit
+        self._then = then
+
     async def wait(self, limit: int) -> None:
         """Waits until the body is complete, has failed or is longer than ``limit`` bytes."""
-        self._limit = limit
-        self._waiter = asyncio.get_running_loop().create_future()
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_settled(limit, partial(_settle, settled))
         try:
-            await self._waiter
+            await settled
         finally:
-            self._waiter = None
+            self._then = None
+
+
+def _settle(settled: asyncio.Future[None]) -> None:
+    if not settled.done():
+        settled.set_result(None)

@@ -176,6 +176,9 @@ class CapturingCaller:
     def body_complete(self) -> bool:
         return self._caller.body_complete
 
+    def when_body(self, limit: int, then: Callable[[], None]) -> None:
+        self._caller.when_body(limit, then)
+
     def take_body(self, limit: int) -> bytes:
         body = self._caller.take_body(limit)
         self._received(body)

@@ -204,7 +204,9 @@ class Credentials:
 
     def _under_way(self, key: CredentialSource) -> asyncio.Task[Secret] | None:
         found = self._fetching.get(key.id)
-        return found[1] if found is not None and found[0] == key.stored else None
+        if found is None or found[0] != key.stored or found[1].done():
+            return None
+        return found[1]
 
     def _fetch(self, key: CredentialSource) -> asyncio.Task[Secret]:
         task = self._under_way(key)
@@ -215,8 +217,9 @@ class Credentials:
         return task
 
     def _fetched(self, key: CredentialSource, task: asyncio.Task[Secret]) -> None:
-        # Another reference may be fetched by now.
-        if self._under_way(key) is task:
+        # Another reference may be fetched by now, or the same one once more.
+        found = self._fetching.get(key.id)
+        if found is not None and found[1] is task:
             del self._fetching[key.id]
         if not task.cancelled():
             task.exception()  # whoever waited has it; nobody may have

@@ -338,7 +338,7 @@ class Dispatcher:
         host tried, or the key in use, by this same request."""
         call.sent_at = None
         if call.drawn is not None:
-            call.drawn.release()
+            self._pools.put_back(call.drawn)
             call.drawn = None
         if call.probing is not None:
             call.probing.release()

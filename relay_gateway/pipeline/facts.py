@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from relay_gateway.catalog.snapshot import Binding, Policy, PresentedKey, Snapshot
+from relay_gateway.pipeline.route import Plan
 from relay_gateway.plugin.wire import Endpoint, WireFormat
 from relay_gateway.secret import Secret
 
@@ -31,7 +32,8 @@ class HeadFacts:
     """Facts about a head that hold while ``snapshot`` is the current one.
 
     ``presented``, ``policy`` and ``captured`` (whether payloads are kept) are filled in when the
-    key has been accepted once, ``start`` with the last request to an upstream.
+    key has been accepted once, ``routed`` (a model as it was called, and the plan for it) and
+    ``start`` with the last request to an upstream.
     """
 
     snapshot: Snapshot
@@ -47,4 +49,5 @@ class HeadFacts:
     presented: PresentedKey | None = None
     policy: Policy | None = None
     captured: bool = False
+    routed: tuple[str, Plan] | None = None
     start: KnownStart | None = None

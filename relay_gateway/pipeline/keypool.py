@@ -95,6 +95,13 @@ class KeyPools:
             self._epoch += 1
         return state
 
+    def put_back(self, state: KeyState) -> None:
+        """The key was drawn and is not used after all: neither is its trial."""
+        state.release()
+        if state.cause is Cause.REFUSED:
+            state.trial_until = 0.0
+            self._epoch += 1
+
     def recovered(self, state: KeyState, model_id: str) -> None:
         """The key has served a model: what was held against it for that is forgotten."""
         state.models.pop(model_id, None)

@@ -75,8 +75,13 @@ class Caller(Protocol):
     def body_complete(self) -> bool:
         """Whether the whole body is here."""
 
+    def when_body(self, limit: int, then: Callable[[], None]) -> None:
+        """Has ``then`` called, once, when the body that is not here yet can be taken. Raises
+        :class:`RequestRefusedError` (413) where it is announced to be longer than ``limit``."""
+
     def take_body(self, limit: int) -> bytes:
-        """A complete body. Raises :class:`RequestRefusedError` (413) beyond ``limit`` bytes."""
+        """A complete body. Raises what ended another one, and :class:`RequestRefusedError` (413)
+        beyond ``limit`` bytes."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Goes on in a task, as one that was not begun without."""

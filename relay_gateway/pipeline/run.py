@@ -13,6 +13,7 @@ from typing import Any
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.errors import FAULTS, RequestRefusedError
 from relay_gateway.log import request_id
+from relay_gateway.pipeline.arriving import Arriving
 from relay_gateway.pipeline.authenticate import Authenticator, check
 from relay_gateway.pipeline.body import Members, ask_for_usage, read_members
 from relay_gateway.pipeline.call import Call
@@ -83,8 +84,29 @@ class Pipeline:
         if refused is not None:
             self._refuse(call, caller, refused)
             return None
-        if call.deadline is not None or not caller.body_complete:
+        if call.deadline is not None:
             return self._run(call, caller)
+        if not caller.body_complete:
+            self._await_body(call, caller)
+            return None
+        return self._begin(call, caller)
+
+    def _await_body(self, call: Call, caller: Caller) -> None:
+        """Goes on when the body is here; who may not ask is told before that."""
+        try:
+            caller = self._authenticate(call, caller)
+            Arriving(self, self._running, call, caller).begin(self._max_request_bytes)
+        except FAULTS as error:  # one request fails, the process goes on
+            self._end_with(call, caller, error)
+
+    def arrived(self, call: Call, caller: Caller) -> None:
+        """Goes on with a request whose body has come, or will not."""
+        request_id.set(call.request_id)
+        work = self._begin(call, caller)
+        if work is not None:
+            caller.run(work)
+
+    def _begin(self, call: Call, caller: Caller) -> Coroutine[Any, Any, None] | None:
         if self._turn.gathers(len(self._running)):
             self._turn.add_request(call, caller)
             return None
@@ -114,7 +136,8 @@ class Pipeline:
     def _prepare(self, call: Call, caller: Caller) -> Step:
         """Takes a request to where its upstream can be asked."""
         try:
-            caller = self._authenticate(call, caller)
+            if call.relay_key is None:
+                caller = self._authenticate(call, caller)
             plan = self._plan(call, caller, caller.take_body(self._max_request_bytes))
             admitted = self._admission.admit_now(call, plan)
             ready = self._dispatcher.prepare(call, plan, caller) if admitted else None
@@ -327,14 +350,7 @@ class Pipeline:
         else:
             call.requested_model, call.streamed = call.path_model, call.endpoint.streams
             members = None
-        plan = self._router.route(
-            call.snapshot,
-            call.policy,
-            call.requested_model,
-            call.wire_format.name,
-            call.pin,
-            call.started_ns / 1e9,
-        )
+        plan = self._route(call, call.requested_model)
         call.model = plan.model
         if plan.deprecation is not None:
             call.deprecation, call.replaced = plan.deprecation, plan.replaced
@@ -345,6 +361,23 @@ class Pipeline:
             option = call.wire_format.usage_option
             if option is not None and call.snapshot.settings.inference.inject_stream_usage:
                 call.body_for_usage, call.withhold_usage = ask_for_usage(body, option, members)
+        return plan
+
+    def _route(self, call: Call, name: str) -> Plan:
+        """The plan for the model called ``name``; mostly that of the caller's last request."""
+        facts = call.facts
+        if facts is not None and facts.routed is not None and facts.routed[0] == name:
+            return facts.routed[1]
+        plan = self._router.route(
+            call.snapshot,
+            call.policy,
+            name,
+            call.wire_format.name,
+            call.pin,
+            call.started_ns / 1e9,
+        )
+        if facts is not None and plan.deprecation is None:  # or another one may follow by itself
+            facts.routed = name, plan
         return plan
 
     def _end_with(self, call: Call, caller: Caller, error: BaseException) -> None:

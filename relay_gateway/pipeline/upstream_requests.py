@@ -145,7 +145,7 @@ class RequestBuilder:
             provider = self._providers[host.adapter]
             if provider.takes_usage_option(host.view):
                 body = call.body_for_usage
-        if _SEAL in body and self._translator.reads(call.wire_format.name):
+        if body.find(_SEAL) >= 0 and self._translator.reads(call.wire_format.name):
             return self._unsealed(call, candidate, body)
         name = binding.upstream_name
         if name == call.requested_model:

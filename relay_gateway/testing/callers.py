@@ -54,6 +54,7 @@ class FakeCaller:
         """Whether the answer ended incomplete."""
         self._request_body = body
         self._awaited = False
+        self._then: Callable[[], None] | None = None
         self._handler: asyncio.Task[Any] | None = None
         self._blocked = False
         self._on_disconnect: Callable[[], None] | None = None
@@ -101,8 +102,23 @@ class FakeCaller:
             raise RequestRefusedError(413, "request_too_large", message)
         return self._request_body
 
+    def when_body(self, limit: int, then: Callable[[], None]) -> None:
+        """Has ``then`` called when the request body is there or the caller has left; at once where
+        it is there, whatever ``limit`` says."""
+        del limit
+        self._then = then
+        if self._request_body is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
     def take_body(self, limit: int) -> bytes:
-        """The request body, which must be there. Raises a 413 refusal beyond ``limit`` bytes."""
+        """The request body, which must be there. Raises as :meth:`read_body`."""
+        if self._request_body is None and self.disconnected:
+            raise CallerGoneError("the caller closed its connection")
         body = self._request_body or b""
         if len(body) > limit:
             message = f"the body has {len(body)} bytes, the limit is {limit}"
@@ -201,6 +217,13 @@ class FakeCaller:
 
     # What the test does.
 
+    async def until_run(self) -> None:
+        """Waits until the body was taken and the task that it was run in, if any, has ended."""
+        while self._then is not None:
+            await self._next_change()
+        if self._handler is not None:
+            await self._handler
+
     @property
     def body(self) -> bytes:
         """All that was written so far."""
@@ -214,6 +237,7 @@ class FakeCaller:
     def send_body(self, body: bytes) -> None:
         """Brings the body of a request made with ``body=None``."""
         self._request_body = body
+        self._tell()
         self._notify()
 
     def disconnect(self) -> None:
@@ -223,8 +247,10 @@ class FakeCaller:
         if self.disconnected or self.finished:
             return
         self.disconnected = True
+        awaited = self._awaited or self._then is not None
+        self._tell()
         self._notify()
-        if self._awaited:
+        if awaited:
             return
         if self._on_disconnect is not None:
             self._on_disconnect()

@@ -232,6 +232,8 @@ class PipelineWorld:
         work = self.pipeline.begin(call or self.call(caller), caller, refused)
         if work is not None:
             await work
+        else:
+            await caller.until_run()
 
     def record(self) -> UsageRecord:
         """The only record so far."""

@@ -72,6 +72,23 @@ async def test_f52_a_credential_is_refreshed_before_its_time_is_over(store: Stor
     assert await store.value() == "sk-next"
 
 
+async def test_f52_a_credential_refused_just_when_it_was_refreshed_is_fetched_again(
+    store: Store,
+) -> None:
+    secret = await store.credentials.get(store.key)
+    store.clock.advance(DEFAULT_TTL * REFRESH_AT + 1)
+    store.credentials.peek(store.key)
+    _, fetch = store.credentials._fetching[store.key.id]
+    for _ in range(100):
+        if not fetch.done():
+            await asyncio.sleep(0)
+    store.credentials.refused(store.key, secret)
+    assert store.credentials.peek(store.key) is None
+    await settle()
+    assert store.backend.fetches == ["k1"] * 3
+    assert store.credentials.peek(store.key) is secret
+
+
 async def test_f52_the_old_credential_serves_while_its_backend_fails_and_no_longer_than_a_day(
     store: Store,
 ) -> None:
