@@ -164,9 +164,10 @@ class ResponseReader:
         parser = self._parser
         if parser is None or self.complete:
             return
-        if len(self._fields) > MAX_HEADER_FIELDS:
+        fields, self._fields = self._fields, []
+        if len(fields) > MAX_HEADER_FIELDS:
             self._refuse(f"more than {MAX_HEADER_FIELDS} header fields")
-        self.headers = headers = Headers(self._fields)
+        self.headers = headers = Headers(fields)
         self._framed = b"content-length" in headers
         if b"transfer-encoding" in headers:
             self._check_coding(headers)

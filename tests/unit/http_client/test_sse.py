@@ -80,6 +80,34 @@ def test_no_byte_is_lost_and_the_events_are_those_of_the_standard(
     ]
 
 
+def read(pieces: list[bytes], *, one_at_a_time: bool) -> list[tuple[bytes, bytes]]:
+    """The events of a stream, those that come alone read at once where that is wanted."""
+    splitter, events = EventSplitter(), []
+    for piece in pieces:
+        only = splitter.only(piece) if one_at_a_time else None
+        if only is not None:
+            events.append(only)
+        else:
+            events += [parse_event(event) for event in splitter.feed(piece)]
+    return events
+
+
+PLAIN = [b"data: x\n\n", b"event: e\ndata: {}\n\n", b"data: \n\n", b"event: e\n\n"]
+ODD = [b"data: a\ndata: b\n\n", b"data: x\r\n\r\n", b"data: x", b"\n\n", b"\n", b"\r", b": c\n\n"]
+
+
+@given(
+    st.lists(st.sampled_from([*PLAIN, *ODD, b"event: e\rdata: x\n\n", PLAIN[0] * 2]), max_size=9)
+)
+def test_an_event_that_comes_alone_is_read_as_any_other(pieces: list[bytes]) -> None:
+    assert read(pieces, one_at_a_time=True) == read(pieces, one_at_a_time=False)
+
+
+@pytest.mark.parametrize("piece", PLAIN[:3])
+def test_an_event_that_comes_alone_needs_no_feeding(piece: bytes) -> None:
+    assert EventSplitter().only(piece) == parse_event(piece)
+
+
 def test_every_cut_of_one_stream_gives_the_same_events() -> None:
     stream = b": hi\n\nevent: a\r\ndata: 1\r\ndata: 2\r\n\r\ndata: \xc3\xa4\r\rdata: 3\n\n"
     expected = [(b"a", b"1\n2"), (b"", b"\xc3\xa4"), (b"", b"3")]
@@ -113,6 +141,9 @@ def test_the_limit_is_per_event_and_not_per_stream() -> None:
     [
         (b"data: {}\n\n", (b"", b"{}")),
         (b"data:{}\n\n", (b"", b"{}")),
+        (b"event: e\ndata: {}\n\n", (b"e", b"{}")),
+        (b"event:  e\ndata: {}\n\n", (b" e", b"{}")),
+        (b"event: a\rb\ndata: {}\n\n", (b"a", b"{}")),
         (b"data:  two\n\n", (b"", b" two")),
         (b"data: a\ndata: b\n\n", (b"", b"a\nb")),
         (b"data\ndata\n\n", (b"", b"\n")),
