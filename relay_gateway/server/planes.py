@@ -21,6 +21,10 @@ from relay_gateway.settings import Settings
 
 DATE_SECONDS = 1.0
 LOOK_SECONDS = 0.01
+ACCEPTED_AT_ONCE = 16
+"""How many connections the inference plane accepts in one turn of the loop. uvloop accepts one for
+each descriptor that it listens on, so that under full load, when a turn takes several milliseconds,
+the last of 256 callers that come together waited for a second before anybody read what it said."""
 LAST_WORDS_SECONDS = 0.4
 """How long callers may take for the end of an answer that was broken off."""
 
@@ -29,10 +33,12 @@ class PlaneServer(Server):
     """A uvicorn server that leaves signals and the order of ending to the process.
 
     uvicorn would look for its end every 0.1 s and drain in whole seconds; here both are told.
+    ``at_once`` is how many connections it accepts in one turn of the loop.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, at_once: int = 1) -> None:
         super().__init__(config)
+        self._at_once = at_once
         config.load()
         self.lifespan = config.lifespan_class(config)
         self.servers: list[asyncio.base_events.Server] = []
@@ -93,7 +99,7 @@ class PlaneServer(Server):
 
     async def _accept_from(self, bound: socket.socket) -> list[asyncio.base_events.Server]:
         earlier = self.servers
-        await self.startup(sockets=[bound])
+        await self.startup(sockets=[bound, *(bound.dup() for _ in range(self._at_once - 1))])
         added = self.servers
         self.servers = earlier + added
         return added
@@ -113,7 +119,7 @@ def inference_server(gateway: Gateway) -> PlaneServer:
     """The server of the inference plane."""
     limits = _limits(gateway.settings)
     protocol: Any = server_protocol(gateway.plane.handle, _refuse, limits)
-    return PlaneServer(_config(_no_application, http=protocol))
+    return PlaneServer(_config(_no_application, http=protocol), ACCEPTED_AT_ONCE)
 
 
 def _limits(settings: Settings) -> ServerLimits:
