@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from relay_gateway.testing.data_path import DataPath
-from relay_gateway.testing.gathering import gather_everything
 from relay_gateway.testing.raw_caller import RawCaller
 from relay_gateway.testing.script import response
 from relay_gateway.testing.upstream import ScriptedUpstream
 
 OK = response(200, b"3:5", [("content-type", "application/json")])
+
+pytestmark = pytest.mark.usefixtures("alone_and_together")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,6 @@ class Halfway:
 
     async def until_begun(self) -> None:
         await self.path.until_begun(1)
-
-
-@pytest.fixture(params=["alone", "together"], autouse=True)
-def gathering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "together":
-        gather_everything(monkeypatch)
 
 
 @pytest.fixture

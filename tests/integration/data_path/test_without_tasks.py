@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from relay_gateway.testing.data_path import DataPath
-from relay_gateway.testing.gathering import gather_everything
 from relay_gateway.testing.raw_caller import RawCaller
 from relay_gateway.testing.script import Close, Hang, Script, response
 from relay_gateway.testing.upstream import ScriptedUpstream
 
 OK = response(200, b"3:5", [("content-type", "application/json")])
+
+pytestmark = pytest.mark.usefixtures("alone_and_together")
 
 
 class Warm:
@@ -30,13 +31,6 @@ class Warm:
         self.upstream.enqueue(*scripts)
         answer = await self.caller.ask(self.path.request("m"))
         return answer.status, answer.body
-
-
-@pytest.fixture(params=["alone", "together"], autouse=True)
-def gathering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is to be the same for a request that comes alone and for those of a turn."""
-    if request.param == "together":
-        gather_everything(monkeypatch)
 
 
 @pytest.fixture
