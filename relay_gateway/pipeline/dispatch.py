@@ -14,7 +14,6 @@ from relay_gateway.errors import (
     FAULTS,
     RequestRefusedError,
     UpstreamError,
-    UpstreamProtocolError,
 )
 from relay_gateway.http.client import HttpClient
 from relay_gateway.limits.choose import in_memory
@@ -25,7 +24,7 @@ from relay_gateway.pipeline.breaker import HostBreakers
 from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.course import Course, Result, Way
 from relay_gateway.pipeline.credentials import Credentials
-from relay_gateway.pipeline.first_event import first_event, is_stream
+from relay_gateway.pipeline.first_event import begun
 from relay_gateway.pipeline.judge import Judge
 from relay_gateway.pipeline.key_health import Healing, KeyHealth
 from relay_gateway.pipeline.keypool import KeyPools
@@ -51,7 +50,6 @@ from relay_gateway.plugin.providers import (
     Verdict,
 )
 from relay_gateway.plugin.usage import Attempt
-from relay_gateway.plugin.wire import Problem
 from relay_gateway.secret import Secret
 
 _NO_KEY: tuple[HostKey | None, ...] = (None,)
@@ -390,7 +388,7 @@ class Dispatcher:
     ) -> Exchange | Refusal:
         provider = self._providers[candidate.binding.host.adapter]
         if 200 <= exchange.status < 300:
-            problem = await _begun(call, exchange)
+            problem = await begun(call, exchange)
             if problem is None:
                 self.opened(call, began, exchange.status, self.now())
                 return exchange
@@ -438,23 +436,6 @@ class Dispatcher:
                 f"the upstream refused every credential for the model {plan.model.name!r}",
             )
         return with_wait(plan, last, self._pools)
-
-
-async def _begun(call: Call, exchange: Exchange) -> Problem | None:
-    """Waits for what shows that an answer with a good status is one; what it says if not."""
-    translation, streams = call.translation, is_stream(exchange)
-    # Some formats have other ways to ask for a stream than "stream".
-    streams = streams and (call.streamed or translation is None)
-    if translation is not None and not streams:
-        if call.streamed:
-            exchange.cancel()
-            raise UpstreamProtocolError("the upstream did not answer with a stream of events")
-        await translation.receive(exchange)
-        call.dropped += translation.lost
-        return None
-    if not streams:
-        return None
-    return await first_event(exchange, call.upstream_format or call.wire_format)
 
 
 def _is_refused(refusal: Refusal) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 from relay_gateway.errors import FAULTS, UpstreamClosedError, UpstreamProtocolError
 from relay_gateway.http.sse import EventSplitter, parse_event
+from relay_gateway.pipeline.call import Call
 from relay_gateway.pipeline.ports import Exchange
 from relay_gateway.pipeline.taps import EVENT_STREAM, readable_type
 from relay_gateway.plugin.canonical import Failed
@@ -82,3 +83,20 @@ def _failure(wire_format: WireFormat, name: bytes, data: bytes) -> Problem:
             pass  # an error by its name only
     code, message = wire_format.dialect().read_error(data)
     return Problem(_STATUS, code or "upstream_error", message or "the upstream failed at once")
+
+
+async def begun(call: Call, exchange: Exchange) -> Problem | None:
+    """Waits for what shows that an answer with a good status is one; what it says if not."""
+    translation, streams = call.translation, is_stream(exchange)
+    # Some formats have other ways to ask for a stream than "stream".
+    streams = streams and (call.streamed or translation is None)
+    if translation is not None and not streams:
+        if call.streamed:
+            exchange.cancel()
+            raise UpstreamProtocolError("the upstream did not answer with a stream of events")
+        await translation.receive(exchange)
+        call.dropped += translation.lost
+        return None
+    if not streams:
+        return None
+    return await first_event(exchange, call.upstream_format or call.wire_format)
