@@ -104,7 +104,9 @@ def unpack(root: Path, tag: str, directory: Path) -> None:
     archive = run(*git(root), "archive", "--format=tar", tag, *CORE_FILES, capture=True)
     archive.check_returncode()
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(directory, filter="data")
+        # Python 3.11 has filters from its fourth release on; what git writes needs none.
+        files.extraction_filter = getattr(tarfile, "data_filter", None)
+        files.extractall(directory)
 
 
 def environment(directory: Path) -> Path:

@@ -33,6 +33,9 @@ def main(
     peers: Annotated[  # noqa: FBT002 - a flag of a command
         bool, typer.Option("--peers", help="LiteLLM and Portkey too; installs them at first.")
     ] = False,
+    bare: Annotated[  # noqa: FBT002 - a flag of a command
+        bool, typer.Option("--bare", help="A proxy in Python that only forwards, too.")
+    ] = False,
     rounds: Annotated[int | None, typer.Option(min=1, help="3, or 2 with --quick.")] = None,
     seconds: Annotated[
         float | None, typer.Option(min=0.2, help="Of load per measurement: 3, or 1 with --quick.")
@@ -62,6 +65,7 @@ def main(
             peers=peers,
             only=only,
             sink=sink.value,
+            bare=bare,
         )
         command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
         with console.status("") as status:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.bare import Bare
 from benchmarks.measure import Bench
 from benchmarks.nginx import Nginx
 from benchmarks.peers import PEERS, Peer
@@ -23,7 +24,7 @@ from benchmarks.stacks import Direct, Stack
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to run: ``only`` is part of the names of the scenarios that are wanted, ``sink`` what
-    takes the gateway's usage records."""
+    takes the gateway's usage records, ``bare`` adds a proxy in Python that only forwards."""
 
     quick: bool
     rounds: int
@@ -31,6 +32,7 @@ class Plan:
     peers: bool
     only: str = ""
     sink: str = "file"
+    bare: bool = False
 
     @property
     def scenarios(self) -> list[Scenario]:
@@ -77,7 +79,8 @@ def _bench(plan: Plan) -> Iterator[tuple[Bench, list[Stack]]]:
         upstream = stack.enter_context(Upstream(program, directory / "upstream.log"))
         peers = [kind(upstream.port) for kind in PEERS] if plan.peers else []
         relay = Relay(upstream.port, plan.sink)
-        stacks = [Direct(upstream.port), Nginx(upstream.port), relay, *peers]
+        bare = [Bare(upstream.port)] if plan.bare else []
+        stacks = [Direct(upstream.port), Nginx(upstream.port), *bare, relay, *peers]
         asked = [each for s in plan.scenarios for each in (s, s.beside) if each is not None]
         scripts = sorted({scenario.ask.script for scenario in asked})
         for each in stacks:

@@ -101,6 +101,25 @@ print("found")
     assert run(program, tmp_path) == "found\n"
 
 
+def test_the_models_of_an_openapi_document_are_prepared_when_they_are_used(tmp_path: Path) -> None:
+    program = """
+import sys
+from relay_gateway.cli.deferred_imports import load_without_unused
+load_without_unused()
+from fastapi.openapi.models import OpenAPI
+from pydantic import BaseModel
+assert not OpenAPI.__pydantic_complete__
+class Ours(BaseModel):
+    name: str
+assert Ours.__pydantic_complete__
+told = {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {}}
+assert OpenAPI(**told).model_dump(exclude_none=True) == told
+assert OpenAPI.__pydantic_complete__
+print("prepared")
+"""
+    assert run(program, tmp_path) == "prepared\n"
+
+
 def test_a_package_that_is_loaded_stays_as_it_is(tmp_path: Path) -> None:
     program = """
 import sqlalchemy.ext.asyncio as package

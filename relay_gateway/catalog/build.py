@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from relay_gateway.catalog import specs
 from relay_gateway.catalog.compile import (
@@ -63,8 +65,7 @@ def build_snapshot(
     return replace(snapshot, settings=settings)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedRows:
+class SavedRows(msgspec.Struct, frozen=True):
     """All that a snapshot was built from: each row as JSON, and the settings that were set."""
 
     revision: int
@@ -72,23 +73,22 @@ class SavedRows:
     settings: StoredSettings
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(msgspec.Struct, frozen=True):
     """What one build leaves for the next."""
 
-    vendors: Table[str] = field(default_factory=Table)
-    hosts: Table[Host] = field(default_factory=Table)
-    pricings: Table[Pricing] = field(default_factory=Table)
-    models: Table[Model] = field(default_factory=Table)
-    rate_limits: Table[RateLimit] = field(default_factory=Table)
-    policies: Table[Policy] = field(default_factory=Table)
-    host_keys: Table[HostKey] = field(default_factory=Table)
-    granted: Mapping[str, GrantedModel] = field(default_factory=dict)
-    slugs: Mapping[str, str] = field(default_factory=dict)
-    relay_keys: dict[bytes, PresentedKey] = field(default_factory=dict)
-    bad_relay_keys: Mapping[str, QuarantinedRow] = field(default_factory=dict)
-    settings: StoredSettings = field(default_factory=dict)
-    snapshot: Snapshot = field(default_factory=Snapshot)
+    vendors: Table[str] = msgspec.field(default_factory=Table)
+    hosts: Table[Host] = msgspec.field(default_factory=Table)
+    pricings: Table[Pricing] = msgspec.field(default_factory=Table)
+    models: Table[Model] = msgspec.field(default_factory=Table)
+    rate_limits: Table[RateLimit] = msgspec.field(default_factory=Table)
+    policies: Table[Policy] = msgspec.field(default_factory=Table)
+    host_keys: Table[HostKey] = msgspec.field(default_factory=Table)
+    granted: Mapping[str, GrantedModel] = msgspec.field(default_factory=dict)
+    slugs: Mapping[str, str] = msgspec.field(default_factory=dict)
+    relay_keys: dict[bytes, PresentedKey] = msgspec.field(default_factory=dict)
+    bad_relay_keys: Mapping[str, QuarantinedRow] = msgspec.field(default_factory=dict)
+    settings: StoredSettings = msgspec.field(default_factory=dict)
+    snapshot: Snapshot = msgspec.field(default_factory=Snapshot)
 
 
 class SnapshotBuilder:

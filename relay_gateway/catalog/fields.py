@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
 
+import msgspec
 from pydantic import AwareDatetime, BaseModel
 from pydantic.fields import FieldInfo
 
@@ -20,8 +20,7 @@ UNSORTED = frozenset({"description", "tls.caFile"})
 """Fields too long to be carried in a cursor."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListField:
+class ListField(msgspec.Struct, frozen=True):
     """A field by which a list can be filtered, and sorted unless it is a reference.
 
     ``path`` leads from the entity to the value; an entity written without the value has

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class GrantedModel:
+class GrantedModel(msgspec.Struct, frozen=True):
     """What references can say about one model: its ways to be named and the hosts that serve it."""
 
     id: str
@@ -23,13 +23,14 @@ class GrantedModel:
     host_ids: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Grants:
+class Grants(msgspec.Struct, frozen=True):
     """Compiled grants: for each granted model, the hosts it may be called at; for each model that
     a deny took hosts from, which denies took which."""
 
-    hosts_by_model: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    denied: Mapping[str, tuple[tuple[str, frozenset[str]], ...]] = field(default_factory=dict)
+    hosts_by_model: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    denied: Mapping[str, tuple[tuple[str, frozenset[str]], ...]] = msgspec.field(
+        default_factory=dict
+    )
 
     def hosts(self, model_id: str) -> frozenset[str] | None:
         """The ids of the hosts at which the model may be called; ``None`` when it is not

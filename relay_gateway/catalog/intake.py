@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -19,14 +18,13 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(EntityRow).decode
 
 
-@dataclass(frozen=True, slots=True)
-class KeyChange:
+class KeyChange(msgspec.Struct, frozen=True):
     """Relay keys that changed: what their digests stand for now, which digests (with the ids of
     keys) stood for something before, and rows that cannot be read."""
 
-    presented: dict[bytes, PresentedKey] = field(default_factory=dict)
-    former: list[tuple[bytes, str]] = field(default_factory=list)
-    bad: dict[str, QuarantinedRow | None] = field(default_factory=dict)
+    presented: dict[bytes, PresentedKey] = msgspec.field(default_factory=dict)
+    former: list[tuple[bytes, str]] = msgspec.field(default_factory=list)
+    bad: dict[str, QuarantinedRow | None] = msgspec.field(default_factory=dict)
 
     def forget(self, row: EntityRow) -> None:
         """Takes back what ``row`` stood for."""

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from relay_gateway.catalog import specs
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceField:
+class ReferenceField(msgspec.Struct, frozen=True):
     """A field that holds ids of another kind. ``path`` is camelCase; ``[]`` steps into a list."""
 
     path: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """One catalog kind. ``name`` is singular with spaces (as in messages), ``plural`` the path
     segment."""
 
@@ -79,8 +78,7 @@ PLURALS: Mapping[str, Kind] = {kind.plural: kind for kind in _KINDS}
 """The same by path segment."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundReference:
+class FoundReference(msgspec.Struct, frozen=True):
     """One id found in a spec, and exactly where (``bindings[0].hostId``)."""
 
     field: str

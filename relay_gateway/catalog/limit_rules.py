@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from relay_gateway.catalog import specs
 from relay_gateway.catalog.envelope import EntityRow
@@ -18,8 +19,7 @@ LEASE_SECONDS = 600.0
 OnStateLoss = Literal["local", "open", "closed"]
 
 
-@dataclass(frozen=True, slots=True)
-class LimitRule:
+class LimitRule(msgspec.Struct, frozen=True):
     """``amount`` of ``meter`` per ``window`` seconds. ``counter`` begins the names of its counters
     and stays the same when the amount changes; ``name`` is what people know the rule by."""
 
@@ -33,8 +33,7 @@ class LimitRule:
     on_state_loss: OnStateLoss = "local"
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(msgspec.Struct, frozen=True):
     """A rate limit that is enabled."""
 
     id: str
@@ -42,8 +41,7 @@ class RateLimit:
     rules: tuple[LimitRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedRule:
+class ScopedRule(msgspec.Struct, frozen=True):
     """A rule as a policy applies it. ``models`` are the ids of those it is for, ``None`` for all;
     ``tag`` is the name behind ``tag:``."""
 

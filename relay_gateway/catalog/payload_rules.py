@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
+import msgspec
 from pydantic_core import PydanticCustomError
 
 Pointer = tuple[str, ...]
@@ -50,8 +50,7 @@ class Pattern(Protocol):
         """Where ``text`` matches, from left to right."""
 
 
-@dataclass(frozen=True, slots=True)
-class RedactionRules:
+class RedactionRules(msgspec.Struct, frozen=True):
     """Compiled rules. What a pointer leads to is hidden whole, of a pattern what matches."""
 
     pointers: tuple[Pointer, ...] = ()

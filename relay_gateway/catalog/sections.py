@@ -7,9 +7,9 @@ that a later version brings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from pydantic import AfterValidator, Field, ValidationError
 
 from relay_gateway.catalog.payload_rules import check_header, check_rule
@@ -113,15 +113,14 @@ SECTIONS: Mapping[str, type[Section]] = {
 """Every section by its name in paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeSettings:
+class RuntimeSettings(msgspec.Struct, frozen=True):
     """The sections that requests read, as they are at one revision."""
 
-    proxy_mode: ProxyMode = field(default_factory=ProxyMode)
-    routing: Routing = field(default_factory=Routing)
-    inference: Inference = field(default_factory=Inference)
-    payload_logging: PayloadLogging = field(default_factory=PayloadLogging)
-    usage_logging: UsageLogging = field(default_factory=UsageLogging)
+    proxy_mode: ProxyMode = msgspec.field(default_factory=ProxyMode)
+    routing: Routing = msgspec.field(default_factory=Routing)
+    inference: Inference = msgspec.field(default_factory=Inference)
+    payload_logging: PayloadLogging = msgspec.field(default_factory=PayloadLogging)
+    usage_logging: UsageLogging = msgspec.field(default_factory=UsageLogging)
 
 
 DEFAULTS = RuntimeSettings()

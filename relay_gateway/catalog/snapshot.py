@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
 import msgspec
@@ -16,8 +15,7 @@ from relay_gateway.plugin.providers import UpstreamHost
 from relay_gateway.plugin.secrets import RowBinding, SecretRef
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyCredential:
+class ProxyCredential(msgspec.Struct, frozen=True):
     """The user name and password of a host's egress proxy, by reference. ``id`` is the host's."""
 
     id: str
@@ -26,8 +24,7 @@ class ProxyCredential:
     binding: RowBinding
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """An enabled host whose adapter is installed. ``wire_formats`` is never empty."""
 
     id: str
@@ -45,8 +42,7 @@ class Host:
     proxy_mode: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Pricing:
+class Pricing(msgspec.Struct, frozen=True):
     """A price sheet. ``rates`` maps a meter to ``(above_tokens, scaled rate)``, the highest
     threshold first, ``multipliers`` a tier to its scaled factor; see
     :mod:`relay_gateway.catalog.pricing`. ``plain`` says the same in short, where the sheet is a
@@ -57,13 +53,12 @@ class Pricing:
     slug: str
     currency: str
     rates: Mapping[str, tuple[tuple[int, int], ...]]
-    multipliers: Mapping[str, int] = field(default_factory=dict)
+    multipliers: Mapping[str, int] = msgspec.field(default_factory=dict)
     plain: tuple[int, Mapping[str, tuple[int, tuple[str, ...]]]] | None = None
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """A host that serves a model, what the model is called there, and what it costs."""
 
     host: Host
@@ -74,8 +69,7 @@ class Binding:
     pricing: Pricing | None
 
 
-@dataclass(frozen=True, slots=True)
-class Deprecation:
+class Deprecation(msgspec.Struct, frozen=True):
     """When a model was deprecated and when it ends, in seconds since the epoch, and the id of the
     model that serves in its place from then on."""
 
@@ -84,8 +78,7 @@ class Deprecation:
     replacement_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(msgspec.Struct, frozen=True):
     """An enabled model. ``bindings`` are those that can be called, by priority."""
 
     id: str
@@ -101,8 +94,7 @@ class Model:
     deprecation: Deprecation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What a relay key may use, or a host key may serve. ``models`` and ``deny`` are the references
     that ``grants`` was compiled from; ``limits`` are empty for most."""
 
@@ -120,8 +112,7 @@ class Policy:
     budgets: tuple[Budget, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostKey:
+class HostKey(msgspec.Struct, frozen=True):
     """A credential of a host, by reference; resolved when it is first drawn."""
 
     id: str
@@ -160,8 +151,7 @@ class PresentedKey(msgspec.Struct, frozen=True, gc=False):
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedRow:
+class QuarantinedRow(msgspec.Struct, frozen=True):
     """An entity that the snapshot had to leave out, and why."""
 
     kind: str
@@ -170,8 +160,7 @@ class QuarantinedRow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """One state of the catalog. A request takes it once and sees it to its end.
 
     ``models`` has every exact way to name a model (names, aliases, ``provider/name``);
@@ -180,17 +169,17 @@ class Snapshot:
 
     revision: int = 0
     entities: int = 0
-    relay_keys: Mapping[bytes, PresentedKey] = field(default_factory=dict)
-    policies: Mapping[str, Policy] = field(default_factory=dict)
-    models: Mapping[str, Model] = field(default_factory=dict)
-    models_by_id: Mapping[str, Model] = field(default_factory=dict)
+    relay_keys: Mapping[bytes, PresentedKey] = msgspec.field(default_factory=dict)
+    policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+    models: Mapping[str, Model] = msgspec.field(default_factory=dict)
+    models_by_id: Mapping[str, Model] = msgspec.field(default_factory=dict)
     wildcards: tuple[tuple[str, Model], ...] = ()
-    hosts: Mapping[str, Host] = field(default_factory=dict)
-    hosts_by_slug: Mapping[str, Host] = field(default_factory=dict)
+    hosts: Mapping[str, Host] = msgspec.field(default_factory=dict)
+    hosts_by_slug: Mapping[str, Host] = msgspec.field(default_factory=dict)
     path_prefixes: frozenset[str] = frozenset()
-    host_keys: Mapping[str, HostKey] = field(default_factory=dict)
-    keys_by_host: Mapping[str, tuple[HostKey, ...]] = field(default_factory=dict)
-    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
+    host_keys: Mapping[str, HostKey] = msgspec.field(default_factory=dict)
+    keys_by_host: Mapping[str, tuple[HostKey, ...]] = msgspec.field(default_factory=dict)
+    rate_limits: Mapping[str, RateLimit] = msgspec.field(default_factory=dict)
     quarantined: tuple[QuarantinedRow, ...] = ()
     settings: RuntimeSettings = DEFAULTS
 

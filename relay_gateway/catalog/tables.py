@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import msgspec
 
 from relay_gateway.catalog import specs
 from relay_gateway.catalog.compile import UNREADABLE, quarantine
@@ -15,8 +16,7 @@ T = TypeVar("T")
 SpecT = TypeVar("SpecT", bound=specs.Spec)
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """Rows that changed or are new by kind, ids of rows that are gone, and all of these rows as
     they were before."""
 
@@ -29,15 +29,14 @@ class Patch:
         return kind in self.changed or any(row.kind == kind for row in self.former)
 
 
-@dataclass(frozen=True, slots=True)
-class Table(Generic[T]):
+class Table(msgspec.Struct, Generic[T], frozen=True):
     """Entities of one kind by id, in order of id. ``specs`` and ``compiled`` have those that can
     serve, ``problems`` those that cannot be read; disabled ones are in ``rows`` only."""
 
-    rows: Mapping[str, EntityRow] = field(default_factory=dict)
-    specs: Mapping[str, specs.Spec] = field(default_factory=dict)
-    compiled: Mapping[str, T] = field(default_factory=dict)
-    problems: Mapping[str, QuarantinedRow] = field(default_factory=dict)
+    rows: Mapping[str, EntityRow] = msgspec.field(default_factory=dict)
+    specs: Mapping[str, specs.Spec] = msgspec.field(default_factory=dict)
+    compiled: Mapping[str, T] = msgspec.field(default_factory=dict)
+    problems: Mapping[str, QuarantinedRow] = msgspec.field(default_factory=dict)
 
     def differences(self, old: Table[T]) -> frozenset[str]:
         """The ids of entities that are not the same object in both."""

@@ -7,9 +7,10 @@ import logging
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution
 from typing import Any
+
+import msgspec
 
 from relay_gateway.errors import ConfigurationError
 from relay_gateway.registry import PluginInfo, PluginKind, PluginState, Registry
@@ -18,8 +19,7 @@ from relay_gateway.settings import Settings
 GROUP = "relay_gateway"
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledPlugin:
+class InstalledPlugin(msgspec.Struct, frozen=True):
     """``item`` is the class (of a seed: nothing), ``config`` its section of ``relay.toml`` without
     credentials, ``None`` where there is none."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ DetailedExitCode = Annotated[
 MakePlan = Callable[["DeclaredCatalog"], Awaitable["Plan"]]
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
+class Consent(msgspec.Struct, frozen=True):
     """What a plan may lead to. ``asking`` is false where standard input is taken for something
     else."""
 

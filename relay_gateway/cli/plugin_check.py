@@ -10,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from relay_gateway import __version__
 from relay_gateway.cli.installed_plugins import InstalledPlugin
@@ -33,8 +34,7 @@ filterwarnings = error
 Outcome = Literal["passed", "failed", "skipped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that was looked at. ``subject`` groups findings, ``reason`` says what is wrong and
     what to do, empty for what passed."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.plugin import Attempt, UsageRecord
 from relay_gateway.registry import Registry
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One plugin at work. ``milliseconds`` is ``None`` where the record does not tell it apart:
     such a time is part of the gateway's own."""
 
@@ -21,8 +21,7 @@ class Step:
     milliseconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True):
     """``specs`` are those of the catalog by id, as they are now; ``names`` slugs by id."""
 
     registry: Registry

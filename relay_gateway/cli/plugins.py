@@ -4,11 +4,11 @@ the beginning of a new one."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from relay_gateway.cli.invocation import prepared_of, settings_of
 

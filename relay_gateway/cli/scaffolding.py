@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
+
+import msgspec
 
 from relay_gateway import __version__
 from relay_gateway.errors import ConfigurationError
@@ -19,8 +20,7 @@ EVERY = "every"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A kind of plugin as it is scaffolded: how people, distributions and ``relay.toml`` call
     it, and what its section may look like."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from starlette.datastructures import Headers
 
 from relay_gateway.control.problems import RefusedError
@@ -18,8 +18,7 @@ from relay_gateway.security.csrf import cookie_problem
 from relay_gateway.security.sessions import ABSOLUTE_SECONDS, COOKIE
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """An authenticated caller. There are no roles: every identity may do everything.
 
     ``session`` is the hash of its session's token, ``expires_at`` the end of the session in seconds

@@ -11,10 +11,10 @@ import asyncio
 import gzip
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -47,8 +47,7 @@ _KEPT = "public, max-age=31536000, immutable"
 """What has its version in its address is never another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(msgspec.Struct, frozen=True):
     """One file, as it is sent."""
 
     content: bytes

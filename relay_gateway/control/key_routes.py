@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
+from msgspec.structs import replace
 from pydantic import Field, create_model
 from starlette.responses import JSONResponse, Response
 

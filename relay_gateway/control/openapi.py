@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -51,8 +50,7 @@ _FLAG = {"type": "string", "const": "true"}
 _REPLAYED = {"description": "Stands there when an earlier request created it.", "schema": _FLAG}
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """How a route is documented.
 
     ``errors`` are statuses besides those that every route has. ``no_dry_run`` says of a route that

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from relay_gateway.catalog.envelope import EntityRow
@@ -22,12 +22,11 @@ async def no_statuses(_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """What storage is to keep: the spec as reads show it, and what no read shows."""
 
     spec: dict[str, Any]
-    sealed: dict[str, Any] = field(default_factory=dict)
+    sealed: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class KindRules:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -36,8 +35,7 @@ from relay_gateway.storage import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadReport:
+class ReloadReport(msgspec.Struct, frozen=True):
     """A rebuilt snapshot: its revision, how many entities it was built from, how long it took."""
 
     revision: int
@@ -45,15 +43,14 @@ class ReloadReport:
     duration_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(msgspec.Struct, frozen=True):
     """Whether the instance can serve. ``degraded`` maps parts that do not work to the reason; a
     degraded part alone does not make the instance unready."""
 
     snapshot_loaded: bool
     draining: bool = False
     revision: int | None = None
-    degraded: Mapping[str, str] = field(default_factory=dict)
+    degraded: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -97,8 +94,7 @@ class PluginEntry(Protocol):
         """What it is configured with, where it is; credentials masked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRules:
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
     """How browsers and proxies may reach the control plane.
 
     ``allowed_hosts`` without any entry allows addresses and ``localhost``, and is ``None`` where
@@ -110,7 +106,7 @@ class AccessRules:
     cors_origins: frozenset[str] = frozenset()
     allowed_hosts: Sequence[str] | None = None
     header_prefix: str = "X-Relay-"
-    addresses: AddressReader = field(default_factory=lambda: AddressReader(()))
+    addresses: AddressReader = msgspec.field(default_factory=lambda: AddressReader(()))
 
 
 class ReloadedPlugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -144,8 +140,7 @@ async def accept_any(_name: str) -> str | None:
     return None
 
 
-@dataclass(slots=True, kw_only=True)
-class ControlServices:
+class ControlServices(msgspec.Struct, kw_only=True):
     """Everything the control plane calls.
 
     ``refresh`` brings the snapshot up to date; it is awaited after each committed write, so that a
@@ -192,11 +187,11 @@ class ControlServices:
     gateway_id: str = ""
     is_signed: Callable[[bytes, str], bool] = _not_signed
     commit: str | None = None
-    users: Mapping[str, Secret] = field(default_factory=dict)
-    access: AccessRules = field(default_factory=AccessRules)
+    users: Mapping[str, Secret] = msgspec.field(default_factory=dict)
+    access: AccessRules = msgspec.field(default_factory=AccessRules)
     usage_sinks: Sequence[str] = ()
     payload_loggers: Callable[[], Sequence[PayloadLogger[Any]]] = tuple
     refusal_of_sink: Callable[[str], Awaitable[str | None]] = accept_any
     refusal_of_logger: Callable[[str], Awaitable[str | None]] = accept_any
     reload_plugins: Callable[[], Awaitable[Sequence[ProcessReload]]] = _no_processes
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = msgspec.field(default_factory=SystemClock)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.control.problems import RefusedError
 from relay_gateway.control.services import ControlServices
@@ -40,8 +41,7 @@ MAX_WAITING = 32
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(msgspec.Struct, frozen=True):
     """A new session: what the browser gets, and when it ends in seconds since the epoch."""
 
     token: Secret

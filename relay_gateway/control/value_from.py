@@ -6,10 +6,10 @@ import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Union
 
+import msgspec
 from pydantic import Field, ValidationError, create_model
 
 from relay_gateway.catalog.compile import SEALED_FIELDS, seal_binding
@@ -30,8 +30,7 @@ Backends = Mapping[str, SecretBackend[Any]]
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """A reference in the catalog: what reads show of it, and what the row's ``sealed`` gets."""
 
     public: dict[str, Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -35,8 +34,7 @@ Prepare = Callable[[str, Any], Awaitable[Prepared]]
 """Makes of an id and a valid spec what storage is to keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """On what terms a write is made. A dry run is only checked; ``expected`` is the version that
     must be replaced; a ``forced`` one changes what files manage, too, and is audited as such;
     ``rebind`` confirms that existing credentials are to be sent elsewhere."""
@@ -52,8 +50,11 @@ class Terms:
         return {"forced": True} if self.forced else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+ALWAYS = Terms()
+"""On no terms: whatever version there is."""
+
+
+class Made(msgspec.Struct, frozen=True):
     """A created entity; ``replayed`` says that an earlier request created it."""
 
     row: EntityRow
@@ -72,7 +73,7 @@ class EntityWriter:
     async def create(
         self,
         data: Mapping[str, Any],
-        terms: Terms = Terms(),  # frozen
+        terms: Terms = ALWAYS,
         *,
         key: str | None = None,
         prepare: Prepare | None = None,
@@ -98,7 +99,7 @@ class EntityWriter:
         self,
         entity_id: str,
         data: Mapping[str, Any],
-        terms: Terms = Terms(),
+        terms: Terms = ALWAYS,
     ) -> EntityRow:
         """Replaces spec and client-owned metadata. Raises as :meth:`CatalogStore.update`."""
 
@@ -127,7 +128,7 @@ class EntityWriter:
         self,
         entity_id: str,
         change: Change,
-        terms: Terms = Terms(),
+        terms: Terms = ALWAYS,
     ) -> EntityRow:
         """Writes what ``change`` makes of the current row; it is asked again when somebody else
         wrote in between, unless the caller expects a version."""
@@ -154,7 +155,7 @@ class EntityWriter:
                 return row
         raise AssertionError("the last attempt returns or raises")
 
-    async def delete(self, entity_id: str, terms: Terms = Terms()) -> EntityRow:
+    async def delete(self, entity_id: str, terms: Terms = ALWAYS) -> EntityRow:
         """Deletes an entity. Raises as :meth:`CatalogStore.delete`, and
         :class:`ManagedByFileError`."""
         for attempt in range(1, ATTEMPTS + 1):

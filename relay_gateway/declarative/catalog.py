@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.declarative.credentials import CredentialSources
@@ -40,8 +41,7 @@ class CatalogChangedError(CatalogError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
+class ExportRequest(msgspec.Struct, frozen=True):
     """What to export. Without ``kinds`` that is every kind. ``adopt`` leaves out who manages an
     entity, so that files do once the result is applied; ``digests`` adds those of relay keys."""
 

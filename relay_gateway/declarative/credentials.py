@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 from pydantic import SecretStr, ValidationError
 
 from relay_gateway.catalog.compile import SEALED_FIELDS, seal_binding
@@ -30,8 +30,7 @@ GATEWAYS_OWN = "RELAY_"
 _SOURCES = ("fromEnv", "fromFile")
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialSources:
+class CredentialSources(msgspec.Struct, frozen=True):
     """Where values come from, and which backends take them."""
 
     backends: Backends

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.secret import MASK, Secret
 from relay_gateway.storage import Batch, EntityChange, EntityRemoval, EntityUpdate, NewEntity
@@ -14,8 +16,7 @@ from relay_gateway.storage.masking import masked_document
 Action = Literal["create", "update", "delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(msgspec.Struct, frozen=True):
     """A field before and after; ``None`` where there is nothing. Credentials are masked."""
 
     field: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -23,8 +22,7 @@ _LONGEST_SLUG = 63
 _LONGEST_NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ImportRequest:
+class ImportRequest(msgspec.Struct, frozen=True):
     """What to take of a list. Patterns are shell patterns over what the list calls things; without
     any, everything matches. ``host`` is the slug of the host at which models are bound, instead of
     the one with the provider's slug. ``existing`` takes only models that the catalog has;

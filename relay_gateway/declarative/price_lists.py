@@ -7,13 +7,13 @@ provider, whose ``models`` have a ``cost`` per million tokens.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, get_args
+
+import msgspec
 
 from relay_gateway.catalog.specs import PricingMeter
 from relay_gateway.errors import ConfigurationError
@@ -25,8 +25,7 @@ _THOUSANDS = re.compile(r"_above_([0-9]{1,5})k(?:_tokens)?$")
 _METERS: tuple[str, ...] = get_args(PricingMeter)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRate:
+class ListedRate(msgspec.Struct, frozen=True):
     """The price of one meter, for prompts of more than ``above_tokens`` tokens."""
 
     meter: str
@@ -35,8 +34,7 @@ class ListedRate:
     above_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(msgspec.Struct, frozen=True):
     """What a list says about a model at a provider; ``None`` and empty where it says nothing.
 
     ``multipliers`` are those of a price sheet; ``uneven`` tiers have prices that are not the same
@@ -48,7 +46,7 @@ class ListedModel:
     provider_name: str
     display_name: str
     rates: tuple[ListedRate, ...] = ()
-    multipliers: Mapping[str, Decimal] = dataclasses.field(default_factory=dict)
+    multipliers: Mapping[str, Decimal] = msgspec.field(default_factory=dict)
     uneven: tuple[str, ...] = ()
     context_window: int | None = None
     max_output_tokens: int | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.errors import CatalogError
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ManifestProblem:
+class ManifestProblem(msgspec.Struct, frozen=True, order=True):
     """One offending field. ``entity`` is kind and slug, ``field`` empty for the whole of it."""
 
     source: str

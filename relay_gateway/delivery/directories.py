@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from relay_gateway.delivery.disk import Disk
 from relay_gateway.ids import is_id
@@ -16,8 +17,7 @@ UNFINISHED = ".new-"
 UNFINISHED_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """A directory that this process has to itself until the lock is given back."""
 
     path: Path

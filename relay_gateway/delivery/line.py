@@ -7,9 +7,10 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
+
+import msgspec
 
 from relay_gateway.delivery.disk import Disk
 from relay_gateway.delivery.reading import Numbered
@@ -36,8 +37,7 @@ class Breaker(StrEnum):
     HALF_OPEN = "half-open"
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """Seconds: how long a batch may fill up, where this is not what the sink says, how long a sink
     may take, and between two tries."""
 

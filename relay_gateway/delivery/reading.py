@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -23,15 +22,14 @@ class Numbered(msgspec.Struct, Generic[T], frozen=True, gc=False):
     record: T
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a reader is: in which segment, how far, whether in the middle of damage, and where the
     records there go."""
 
     sequence: int = 0
     offset: int = 0
     broken: bool = False
-    route: Route = field(default_factory=Route)
+    route: Route = msgspec.field(default_factory=Route)
 
 
 class Extent(NamedTuple):
@@ -41,13 +39,12 @@ class Extent(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
-class Piece(Generic[T]):
+class Piece(msgspec.Struct, Generic[T]):
     """What one read brought. ``last`` is the highest number seen, also of records for others."""
 
     place: Place
     last: int
-    items: list[Numbered[T]] = field(default_factory=list)
+    items: list[Numbered[T]] = msgspec.field(default_factory=list)
     damaged: int = 0
     size: int = 0
 

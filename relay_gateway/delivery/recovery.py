@@ -4,7 +4,6 @@ to finish accounted for."""
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -29,22 +28,20 @@ class _Named(msgspec.Struct, rename="camel"):
     request_id: str
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(msgspec.Struct):
     """What is in the segments of a stream."""
 
     last: int = 0
     """The highest number of a record."""
     number: int = 0
     """The highest number that was given, as far as is known."""
-    sinks: dict[str, None] = field(default_factory=dict)
-    route: Route = field(default_factory=Route)
-    opened: dict[str, bytes] = field(default_factory=dict)
+    sinks: dict[str, None] = msgspec.field(default_factory=dict)
+    route: Route = msgspec.field(default_factory=Route)
+    opened: dict[str, bytes] = msgspec.field(default_factory=dict)
     damaged: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class Orphan:
+class Orphan(msgspec.Struct, eq=False):
     """The spool of a process that is gone, for delivery. ``sinks`` are all that records in it are
     routed to."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -23,8 +22,7 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
     instance: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Segment:
+class Segment(msgspec.Struct, eq=False):
     """One file. ``size`` counts the bytes that are good, ``records`` those that it has numbered up
     to ``last``, the highest."""
 

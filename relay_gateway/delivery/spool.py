@@ -7,7 +7,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,7 @@ Dropped = Callable[[Stream[Any], Segment], None]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SpoolTerms:
+class SpoolTerms(msgspec.Struct, frozen=True):
     """``sync`` tells when the disk must hold what was written; ``max_bytes`` is how large the spool
     may become, ``segment_bytes`` how large one file."""
 

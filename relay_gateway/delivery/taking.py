@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -15,8 +16,7 @@ CONSUMED_AT_ONCE = 2000
 Write = Callable[[Sequence[T]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(msgspec.Struct, frozen=True):
     """How much is handed over at once: so many ``records`` or ``bytes`` at most, and less when the
     first of them has waited for so many ``seconds``."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
+
+class ServerLimits(msgspec.Struct, frozen=True):
     """Bounds on connections and requests; the defaults are those that operators are promised.
 
     ``header_bytes`` counts the request line and all fields. A body must bring

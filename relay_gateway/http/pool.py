@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.errors import UpstreamClosedError, UpstreamOverloadedError
 from relay_gateway.http.dial import Dialer
@@ -13,8 +14,7 @@ from relay_gateway.http.target import Target
 from relay_gateway.http.upstream_connection import UpstreamConnection
 
 
-@dataclass(frozen=True, slots=True)
-class PoolLimits:
+class PoolLimits(msgspec.Struct, frozen=True):
     """How long things may wait, in seconds.
 
     ``idle`` is below the five seconds after which common servers close idle connections, so that

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import dataclass
 from typing import Protocol, cast
 from urllib.parse import urlsplit
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import ProxyCredential
 from relay_gateway.errors import EgressProxyError
@@ -16,8 +17,7 @@ from relay_gateway.secret import Secret
 MAX_ANSWER_BYTES = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True):
     """Where an egress proxy is."""
 
     scheme: str

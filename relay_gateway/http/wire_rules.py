@@ -8,10 +8,11 @@ parsers read differently is what smuggling is made of. So everything ambiguous i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.message import Headers
@@ -38,8 +39,7 @@ def malformed(message: str) -> RequestRefusedError:
     return RequestRefusedError(400, "invalid_request", message)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A request target taken apart: the path as sent, the query, the authority of absolute form."""
 
     path: str

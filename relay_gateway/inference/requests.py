@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -18,11 +17,10 @@ MAX_USER_AGENT = 256
 MAX_TIMEOUT = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayHeaders:
+class GatewayHeaders(msgspec.Struct, frozen=True):
     """What a caller told the gateway itself. ``timeout`` is in seconds."""
 
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
     pin: str | None = None
     timeout: float | None = None
     proxy_mode: bool = False

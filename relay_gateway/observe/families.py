@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 DURATION_MS = (5, 25, 100, 250, 500, 1000, 2500, 5000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000)  # fmt: skip  # noqa: E501
 FIRST_TOKEN_MS = (50, 100, 200, 350, 500, 750, 1000, 1500, 2500, 5000, 10_000, 20_000, 40_000)
@@ -20,8 +21,7 @@ class FamilyKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """One metric.
 
     Of a family that is ``per_process`` every process has series of its own, told apart by a last

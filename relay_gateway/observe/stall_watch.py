@@ -12,8 +12,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
+
+import msgspec
 
 from relay_gateway.observe.loop_lag import LoopLag
 
@@ -26,8 +27,7 @@ STACK_CALLS = 40
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """The event loop was held up for ``seconds`` at least; ``modules`` are those of the calls that
     it was in, innermost first, and ``stack`` the calls in the words of a traceback."""
 

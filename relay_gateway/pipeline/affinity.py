@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 from relay_gateway.plugin.context import Clock
 
@@ -31,8 +32,7 @@ _USER: Final = b'"user"'
 _WORDS: Final = re.compile(rb'"(?:content|text)"\s*:\s*"((?:[^"\\]|\\.){0,1024})', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(msgspec.Struct, frozen=True):
     """A conversation by its hash, and for how many seconds an upstream keeps its prompt."""
 
     id: int

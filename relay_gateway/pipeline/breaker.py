@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import Host
 from relay_gateway.plugin.context import Clock
@@ -151,8 +152,7 @@ class Breaker:
         return asked >= SAMPLES and failed >= asked * SHARE
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
+class HostState(msgspec.Struct, frozen=True):
     """What this process makes of one host. ``seconds_left`` is how long the ejection lasts."""
 
     state: str

@@ -13,9 +13,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.payload_rules import compile_rules, is_credential
 from relay_gateway.http.message import Header
@@ -45,8 +46,7 @@ MAX_HEADER_VALUE: Final = 4096
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(msgspec.Struct, frozen=True):
     """A payload that is to be redacted."""
 
     request_id: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.content_decoder import (
@@ -83,8 +84,7 @@ class Holding:
         self._taken = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TakenBody:
+class TakenBody(msgspec.Struct, frozen=True):
     """A body as it was copied, up to a little more than what is kept of it.
 
     ``size`` is the true one, as on the wire; ``sha256`` is there where the body is not kept as it

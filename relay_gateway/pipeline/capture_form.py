@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from relay_gateway.pipeline.capture_types import Kind, kind_of
 
@@ -20,8 +21,7 @@ _FILE: Final = re.compile(rb";[ \t]*filename\*?=", re.IGNORECASE)
 _TYPE: Final = re.compile(rb"\r\ncontent-type:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class FormPiece:
+class FormPiece(msgspec.Struct):
     """Part of a form: the content of the field called ``field``, or what is between contents."""
 
     field: str | None

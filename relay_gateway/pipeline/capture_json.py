@@ -10,9 +10,10 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.payload_rules import Pointer, Span, descend
 
@@ -33,8 +34,7 @@ MAX_DEPTH: Final = 512
 _VALUE, _FIRST_ELEMENT, _NAME, _FIRST_NAME, _COLON, _COMMA = range(6)
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """A text in a document: of a string, which ``start`` and ``end`` are inside of, of a member's
     name, or of a number or a word (``bare``). Those of several documents that have the same
     ``channel`` may continue one another; :data:`NO_CHANNEL` continues nothing."""
@@ -70,8 +70,7 @@ class Channels:
         return self._numbers.setdefault(place, len(self._numbers))
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(msgspec.Struct):
     """An object or array that is open, or was. ``marks`` are its members that tell which of several
     things it is about, ``told`` the number of all that is told so far down."""
 
@@ -83,17 +82,16 @@ class _Frame:
     count: int = -1
     hidden_from: int | None = None
     """Where it begins, if all of it is hidden."""
-    marks: list[str] = field(default_factory=list)
+    marks: list[str] = msgspec.field(default_factory=list)
     told: int | None = None
 
 
-@dataclass(slots=True)
-class JsonTexts:
+class JsonTexts(msgspec.Struct):
     """What is in a document: ``leaves``, and the places that pointers lead to. ``broken_at`` is
     where it stops being JSON; what follows was not looked at."""
 
-    leaves: list[Leaf] = field(default_factory=list)
-    hidden: list[Span] = field(default_factory=list)
+    leaves: list[Leaf] = msgspec.field(default_factory=list)
+    hidden: list[Span] = msgspec.field(default_factory=list)
     broken_at: int | None = None
 
 

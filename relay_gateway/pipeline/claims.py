@@ -6,9 +6,10 @@ Which counters they are depends on who asks for which model; that is found out o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.limit_rules import LimitRule, ScopedRule
 from relay_gateway.catalog.snapshot import HostKey, Model, Pricing, Snapshot
@@ -27,8 +28,7 @@ Counted = Iterable[tuple[str, LimitRule]]
 """Names of counters, each with its rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(msgspec.Struct, frozen=True):
     """The claims of a caller for a model: ``parts`` have the claim itself where its amount is the
     same for every request, and ``claims`` are all of them where each amount is."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from relay_gateway.http.content_decoder import UndecodableError, decoder_for, is_encoded
 from relay_gateway.http.message import Headers
@@ -15,8 +16,7 @@ MAX_DECODED: Final = 256 * 1024
 _ENCODING: Final = b"content-encoding"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorAnswer:
+class ErrorAnswer(msgspec.Struct, frozen=True):
     """Headers and body of an error. One that is not ``legible`` cannot be looked into, and its body
     is not to be shown."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.pricing import price
 from relay_gateway.catalog.snapshot import Model, Policy, Pricing
@@ -20,8 +21,7 @@ DEFAULT_OUTPUT: Final = 4096
 _BLOB = re.compile(rb"[A-Za-z0-9+/=_-]{1024,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """Tokens that a request is expected to use, and what they cost where that has a price."""
 
     input: int

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 import msgspec
@@ -66,8 +65,7 @@ _STOPS: dict[Obstacle, tuple[Stop, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A request to explain. ``key`` is ``None`` for one that no request can come with, for the
     reason ``unknown``; without an ``address`` a key with a list of networks is taken to be used
     from the first of them."""
@@ -96,15 +94,14 @@ class Question:
         return self.address or ""
 
 
-@dataclass(slots=True)
-class _Trace:
+class _Trace(msgspec.Struct):
     """What was found on the way, as far as it went."""
 
     compiler: GrantCompiler
-    steps: list[Step] = field(default_factory=list)
-    references: list[ReferenceMatch] = field(default_factory=list)
-    weighed: list[Weighed] = field(default_factory=list)
-    rooms: Rooms = field(default_factory=dict)
+    steps: list[Step] = msgspec.field(default_factory=list)
+    references: list[ReferenceMatch] = msgspec.field(default_factory=list)
+    weighed: list[Weighed] = msgspec.field(default_factory=list)
+    rooms: Rooms = msgspec.field(default_factory=dict)
 
     def passed(self, step: StepName, message: str) -> None:
         self.steps.append(Step(step, True, message))

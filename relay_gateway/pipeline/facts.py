@@ -8,8 +8,9 @@ and looked up again; what depends on time is looked at again for each request.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import Binding, Policy, PresentedKey, Snapshot
 from relay_gateway.pipeline.route import Plan
@@ -27,8 +28,7 @@ class KnownStart(NamedTuple):
     start: bytes
 
 
-@dataclass(slots=True)
-class HeadFacts:
+class HeadFacts(msgspec.Struct):
     """Facts about a head that hold while ``snapshot`` is the current one.
 
     ``presented``, ``policy`` and ``captured`` (whether payloads are kept) are filled in when the

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
+
+import msgspec
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.pipeline.body import check_model
@@ -34,8 +35,7 @@ _CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 _PLAIN_ENCODINGS = (b"7bit", b"8bit", b"binary")
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """What routing needs to know of a form; ``start`` and ``end`` bound the value of ``model``."""
 
     boundary: bytes

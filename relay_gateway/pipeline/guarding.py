@@ -10,7 +10,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -45,8 +44,7 @@ Decision = tuple[str, GuardPhase, GuardDeed, bool]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(msgspec.Struct, frozen=True):
     """A guard in its place: itself, and what of its section decides where it stands."""
 
     guard: Guard[Any]
@@ -73,12 +71,11 @@ class Post:
         return not scope.policies or policy in scope.policies
 
 
-@dataclass(slots=True)
-class GuardLedger:
+class GuardLedger(msgspec.Struct):
     """What guards have done in this process. ``report`` counts a plugin's failure."""
 
     report: Report
-    decisions: Counter[Decision] = field(default_factory=Counter)
+    decisions: Counter[Decision] = msgspec.field(default_factory=Counter)
 
     def note(self, call: Call, post: Post, phase: GuardPhase, did: GuardDeed, took: float) -> None:
         """Writes down one visit, which took so many seconds."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heapify, heappush, heapreplace
 from itertools import accumulate
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import HostKey
 
@@ -32,8 +33,7 @@ class Cause(Enum):
     """An upstream has no room for it."""
 
 
-@dataclass(slots=True)
-class ModelBench:
+class ModelBench(msgspec.Struct):
     """A key is left out for one model only."""
 
     until: float

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from relay_gateway.errors import SecretError
 from relay_gateway.plugin.resolved import ResolvedSecret
@@ -43,8 +44,7 @@ class CredentialSource(Protocol):
         """The place that a sealed value belongs to."""
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """A credential and the reference it was fetched for. Times are of the monotonic clock."""
 
     stored: SecretRef | None

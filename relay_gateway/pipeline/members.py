@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -38,8 +37,7 @@ class TooManyError(ValueError):
     """A name stands in the body so often that looking at each place would take too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A member at the top level of a JSON object; ``start`` and ``end`` bound its value."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.http.message import Headers

@@ -7,7 +7,6 @@ ends early without a word would look like the model's own doing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +19,7 @@ from relay_gateway.plugin.wire import WireFormat
 _UNREADABLE = (ValueError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """A member that bounds the answer; ``start`` and ``end`` bound its value in the body."""
 
     path: str

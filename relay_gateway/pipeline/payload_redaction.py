@@ -12,8 +12,9 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.payload_rules import Pointer, RedactionRules, Span, descend
 from relay_gateway.errors import RelayError
@@ -39,8 +40,7 @@ class RedactionError(RelayError):
     """A payload could not be redacted, and must not be stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(msgspec.Struct, frozen=True):
     """A body without what had to be taken out. ``cut`` says that more of it than that is missing
     at its end."""
 
@@ -48,8 +48,7 @@ class Redacted:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
+class _Edit(msgspec.Struct, frozen=True):
     start: int
     end: int
     text: str
@@ -158,8 +157,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(msgspec.Struct):
     """Part of a text that was read for itself. ``lines`` is where each line of ``source`` begins in
     it and in the text, for data of several lines."""
 
@@ -178,14 +176,13 @@ def _begin(line: tuple[int, int]) -> int:
     return line[0]
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(msgspec.Struct):
     """A leaf, what it is part of, and what of it is to be taken out; ``masked`` parts leave a mask
     behind, others continue one that has one."""
 
     block: _Block
     leaf: Leaf
-    spans: list[tuple[int, int, bool]] = field(default_factory=list)
+    spans: list[tuple[int, int, bool]] = msgspec.field(default_factory=list)
 
 
 class _Editor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import Host, HostKey
 from relay_gateway.errors import FAULTS, SecretError, UpstreamError, UpstreamTimeoutError
@@ -34,8 +35,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(msgspec.Struct, frozen=True):
     """What came of a probe. ``ok`` says that the host answered as it should, ``reachable`` that it
     answered at all; ``error`` is a stable code. No text has anything that the host sent."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import Binding, Host, Model, Policy, Snapshot
 from relay_gateway.errors import RequestRefusedError
@@ -24,8 +25,7 @@ class Served(NamedTuple):
     binding: Binding
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
+class Errand(msgspec.Struct, frozen=True):
     """Where a request in proxy mode wants to go. ``path`` is what follows the ``prefix``, if that
     is one; ``names_model`` says that it belongs to an endpoint whose requests name a model."""
 
@@ -36,14 +36,15 @@ class Errand:
     names_model: bool
 
 
-@dataclass(slots=True)
-class _Index:
+class _Index(msgspec.Struct):
     """What is looked up in one snapshot."""
 
     snapshot: Snapshot
-    by_prefix: dict[str, list[Host]] = field(default_factory=lambda: defaultdict(list))
-    by_upstream_name: dict[str, list[Served]] = field(default_factory=lambda: defaultdict(list))
-    hosts_of: dict[str, frozenset[str]] = field(default_factory=dict)
+    by_prefix: dict[str, list[Host]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    by_upstream_name: dict[str, list[Served]] = msgspec.field(
+        default_factory=lambda: defaultdict(list)
+    )
+    hosts_of: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
 
 
 class ProxyRouter:

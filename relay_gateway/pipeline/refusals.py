@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.errors import (
     EgressProxyError,
@@ -19,8 +20,7 @@ from relay_gateway.plugin.providers import Classification, Scope, Verdict
 from relay_gateway.plugin.wire import Problem, WireFormat
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """An answer of an upstream that is not a success, read whole.
 
     ``wire_format`` is what it was asked in; ``problem`` is what it said where that was no answer of
@@ -36,8 +36,7 @@ class Refusal:
     legible: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
+class NoAnswer(msgspec.Struct, frozen=True):
     """An attempt that got no answer at all."""
 
     error: UpstreamError

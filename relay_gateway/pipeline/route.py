@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
 
 from relay_gateway.catalog.snapshot import (
     Binding,
@@ -26,8 +28,7 @@ MAX_REPLACEMENTS = 8
 """So many times a model that has ended may be replaced by one that has ended, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A host that may be asked, as what, and with which keys (empty for one without
     authentication). ``speech`` is what it is asked in where that is not the caller's own format."""
 
@@ -59,16 +60,14 @@ class Obstacle(IntEnum):
     """The host has no key that the policy may draw and that may serve the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(msgspec.Struct, frozen=True):
     """A binding as a candidate, and the first thing that keeps it from being one."""
 
     candidate: Candidate
     obstacle: Obstacle | None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Candidates in groups of equal priority, the best group first. Within a group weights
     decide. ``deprecation`` is that of the model that was asked for, ``replaced`` that model where
     it has ended and another one serves."""

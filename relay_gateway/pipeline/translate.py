@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from relay_gateway.catalog.snapshot import Binding, Model
 from relay_gateway.errors import UpstreamProtocolError
@@ -25,8 +26,7 @@ _LOST: Final = re.compile(r"[A-Za-z0-9_.\[\]-]{1,80}")
 """Parts that an upstream has made up are not repeated in a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speech:
+class Speech(msgspec.Struct, frozen=True):
     """A wire format that a host is asked in, and what translates it."""
 
     wire_format: WireFormat
@@ -41,8 +41,7 @@ class Speech:
         return endpoints[0]
 
 
-@dataclass(slots=True)
-class Translation:
+class Translation(msgspec.Struct):
     """One request on its way through the neutral form, and its answer on the way back."""
 
     request: CanonicalRequest

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.errors import FAULTS
 from relay_gateway.pipeline.call import Call
@@ -14,8 +15,7 @@ Failed = Callable[[Call, Caller, BaseException], None]
 """Ends a request whose answer could not be accounted for or sent."""
 
 
-@dataclass(slots=True)
-class WholeAnswer:
+class WholeAnswer(msgspec.Struct):
     """One that waits for the others of its turn."""
 
     call: Call

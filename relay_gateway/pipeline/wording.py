@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.errors import RequestRefusedError
 from relay_gateway.pipeline.call import Call
@@ -19,8 +20,7 @@ Refuse = Callable[[Call, RequestRefusedError], Reply]
 """Words a refusal in the caller's dialect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(msgspec.Struct, frozen=True):
     """The three ways to word an answer."""
 
     answer_headers: Answer

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import Distribution
+
+import msgspec
 
 from relay_gateway.registry.digest import PREFIX, digest_of
 from relay_gateway.registry.inventory import Origin
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """``version`` and ``digest`` are empty where any will do."""
 
     name: str

@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from relay_gateway.errors import (
     PluginError,
@@ -30,8 +32,7 @@ OPEN_SECONDS: Final = 1.0
 Report = Callable[[BaseException], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """What bounds a method: ``seconds`` to answer, ``at_once`` calls under way. A guard says itself
     how many seconds it may take.
 
@@ -73,8 +74,7 @@ TERMS: Final[Mapping[PluginKind, Mapping[str, Terms]]] = {
 """Every method that is awaited, of every kind; opening and closing have :class:`Instance`."""
 
 
-@dataclass(slots=True)
-class CallCounts:
+class CallCounts(msgspec.Struct):
     """Calls of one plugin so far: how many, and how long they took together, in seconds."""
 
     calls: int = 0
@@ -107,8 +107,7 @@ class Breaker:
         self._closed_until = now + OPEN_SECONDS
 
 
-@dataclass(slots=True)
-class Calls:
+class Calls(msgspec.Struct):
     """The calls of one instance. ``counts`` outlive it: its successor goes on with them."""
 
     kind: PluginKind
@@ -116,7 +115,7 @@ class Calls:
     counts: CallCounts
     report: Report
     in_flight: int = 0
-    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def guard(self, plugin: Plugin[Any]) -> None:
         """Has the calls of ``plugin`` go through here from now on."""

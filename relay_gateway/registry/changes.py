@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from relay_gateway.errors import PluginError
 from relay_gateway.plugin import Dialect, Plugin, StateStore, WireFormat
@@ -24,8 +26,7 @@ class Change(enum.StrEnum):
     """Its new configuration does not open; it goes on with the old one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginChange:
+class PluginChange(msgspec.Struct, frozen=True):
     """One changed plugin; ``error`` says why it is not as the configuration wants it."""
 
     kind: PluginKind
@@ -34,8 +35,7 @@ class PluginChange:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """What is to be: everything installed, its classes, and what to make instances from.
 
     ``wire_formats`` and ``dialects`` are those that the planned providers define, by name.

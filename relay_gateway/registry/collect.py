@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from relay_gateway.plugin import Dialect, UpstreamProvider, WireFormat
 from relay_gateway.registry.discovery import Registered
@@ -11,8 +12,7 @@ from relay_gateway.registry.inventory import Origin, PluginState, Record
 from relay_gateway.registry.kinds import PluginKind
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(msgspec.Struct, frozen=True):
     """Everything registered, by kind and name; of a name claimed twice, neither claimant.
 
     ``conflicts`` has one sentence per such name. Dialects include the default one of the core.
@@ -24,12 +24,11 @@ class Collection:
     conflicts: list[str]
 
 
-@dataclass(slots=True)
-class _Claims:
+class _Claims(msgspec.Struct):
     """Who came first to each name."""
 
-    conflicts: list[str] = field(default_factory=list)
-    _owners: dict[tuple[str, str], tuple[object, Record]] = field(default_factory=dict)
+    conflicts: list[str] = msgspec.field(default_factory=list)
+    _owners: dict[tuple[str, str], tuple[object, Record]] = msgspec.field(default_factory=dict)
 
     def claim(self, what: str, name: str, thing: object, record: Record) -> None:
         """Gives ``name`` to ``thing``; somebody else's later claim quarantines both."""

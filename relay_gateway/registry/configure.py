@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from relay_gateway.errors import PluginConfigError
@@ -23,8 +23,7 @@ Sections = Mapping[str, Mapping[str, Section]]
 """Table of sections (``secret_backends``) → name of plugin → its keys and values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blueprint:
+class Blueprint(msgspec.Struct, frozen=True):
     """What one plugin instance is made from.
 
     ``required`` refuses the start when the plugin does not open; ``written`` says that
@@ -41,12 +40,11 @@ class Blueprint:
 Blueprints = Mapping[tuple[PluginKind, str], Blueprint]
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(msgspec.Struct):
     """One pass over all sections, which remembers every problem: a start shows all of them."""
 
-    blueprints: dict[tuple[PluginKind, str], Blueprint] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    blueprints: dict[tuple[PluginKind, str], Blueprint] = msgspec.field(default_factory=dict)
+    problems: list[str] = msgspec.field(default_factory=list)
 
     def section(self, kind: PluginKind, registered: Registered, written: Section | None) -> None:
         """Reads one plugin's section; ``None`` where ``relay.toml`` has none."""

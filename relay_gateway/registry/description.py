@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.plugin import Plugin, PluginConfig
 from relay_gateway.registry.configure import Blueprint
@@ -18,8 +19,7 @@ _REQUIRED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PluginDescription:
+class PluginDescription(msgspec.Struct, frozen=True):
     """What the inventory says of a plugin, with the JSON Schema of its section and, where it is
     configured, the values in force, defaults included and credentials masked."""
 

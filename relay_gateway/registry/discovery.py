@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 
+import msgspec
 import pluggy
 
 from relay_gateway.errors import PluginLoadError
@@ -20,8 +20,7 @@ from relay_gateway.registry.vetting import vet_answer, vet_attributes, vet_item
 logger = logging.getLogger("relay_gateway.registry")
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(msgspec.Struct, frozen=True):
     """What a hook returned, a class or a catalog seed, with its line in the inventory."""
 
     kind: PluginKind
@@ -30,15 +29,14 @@ class Registered:
     record: Record
 
 
-@dataclass(slots=True)
-class Discovery:
+class Discovery(msgspec.Struct):
     """Result of looking at everything that is installed.
 
     ``left_out`` has the lines of what did not get as far as :class:`Registered`.
     """
 
-    registered: list[Registered] = field(default_factory=list)
-    left_out: list[Record] = field(default_factory=list)
+    registered: list[Registered] = msgspec.field(default_factory=list)
+    left_out: list[Record] = msgspec.field(default_factory=list)
 
 
 def discover(

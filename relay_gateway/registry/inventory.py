@@ -7,6 +7,8 @@ import traceback as tracebacks
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from relay_gateway.errors import RelayError
 from relay_gateway.redaction import LIVE
 from relay_gateway.registry.calls import CallCounts
@@ -36,8 +38,7 @@ class PluginState(enum.StrEnum):
     QUARANTINED = "quarantined"
 
 
-@dataclass(frozen=True, slots=True)
-class PluginInfo:
+class PluginInfo(msgspec.Struct, frozen=True):
     """One line of the inventory.
 
     ``name`` is what configuration and catalog call the plugin; of one that has none yet it is the
@@ -54,8 +55,7 @@ class PluginInfo:
     failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PluginFigures:
+class PluginFigures(msgspec.Struct, frozen=True):
     """What a plugin was asked for in this process: ``calls`` that were awaited, and how many
     ``seconds`` they took together."""
 
@@ -65,8 +65,7 @@ class PluginFigures:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a plugin comes from: its entry point and its distribution."""
 
     entry_point: str

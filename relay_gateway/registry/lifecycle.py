@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.errors import PluginLoadError
 from relay_gateway.plugin import Plugin
@@ -17,8 +18,7 @@ from relay_gateway.registry.inventory import PluginState, Record
 logger = logging.getLogger("relay_gateway.registry")
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """Deadlines and pauses of the life cycle, in seconds.
 
     ``grace`` is how long a plugin may take to notice that it was cancelled before the gateway goes

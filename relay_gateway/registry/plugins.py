@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
+
+import msgspec
 
 from relay_gateway.errors import PluginLoadError, PluginUnavailableError, SecretUnavailableError
 from relay_gateway.plugin import (
@@ -34,8 +35,7 @@ MadeT = TypeVar("MadeT")
 logger = logging.getLogger("relay_gateway.registry")
 
 
-@dataclass(frozen=True, slots=True)
-class ServedEndpoint:
+class ServedEndpoint(msgspec.Struct, frozen=True):
     """One path of the inference plane with the wire format that is spoken at it."""
 
     endpoint: Endpoint

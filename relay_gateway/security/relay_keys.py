@@ -12,7 +12,8 @@ import re
 import secrets
 import string
 import zlib
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.secret import Secret
 
@@ -25,8 +26,7 @@ ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _FORM = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z]{{{RANDOM_LENGTH + CHECKSUM_LENGTH}}}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MintedKey:
+class MintedKey(msgspec.Struct, frozen=True, eq=False):
     """A new relay key: what its owner gets once, and what the gateway keeps.
 
     ``digest`` is the SHA-256 of the plaintext in lower-case hex, ``prefix`` its first 16

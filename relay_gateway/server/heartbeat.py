@@ -12,8 +12,9 @@ import random
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Self
+
+import msgspec
 
 from relay_gateway import __version__
 from relay_gateway.catalog.live import LiveCatalog
@@ -40,8 +41,7 @@ KEEP_SECONDS: Final = 86_400.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """Which process this is of which gateway; ``gateway_id`` is another one after each start."""
 
     gateway_id: str

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+import msgspec
+
 from relay_gateway.catalog.kinds import KINDS
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.delivery.delivery import Delivery
@@ -32,8 +34,7 @@ from relay_gateway.server.watch import BUILD_FAILED, TIMEOUT, UNAVAILABLE, Catal
 SOURCES = ("database", "disk")
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """What the server of the inference plane has to do right now."""
 
     connections: int

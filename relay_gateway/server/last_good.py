@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -58,8 +57,7 @@ class _Head(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SavedCatalog:
+class SavedCatalog(msgspec.Struct, frozen=True):
     """A catalog as it was on disk. ``confirmed_at`` is in seconds since the epoch."""
 
     revision: int

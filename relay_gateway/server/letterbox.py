@@ -13,7 +13,8 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 LONGEST_ANSWER = 64 * 1024 * 1024
 ANSWER_SECONDS = 5.0
@@ -24,8 +25,7 @@ _LONGEST_QUESTION = 128 * 1024
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Letterbox:
+class Letterbox(msgspec.Struct, frozen=True):
     """Both ends; each process closes those that are not for it."""
 
     asking: socket.socket

@@ -7,9 +7,9 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from relay_gateway.registry import Registry
@@ -30,8 +30,7 @@ FORCED_SECONDS = 1.8
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """Where a gateway can be reached; ``control_url`` is ``None`` when that plane is off."""
 
     inference_url: str

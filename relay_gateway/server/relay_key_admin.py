@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from relay_gateway.catalog.envelope import EntityRow, MetadataInput
 from relay_gateway.catalog.fields import list_fields
@@ -20,8 +21,7 @@ from relay_gateway.storage import CatalogStore, Listing, RelayKeyUses
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayKeyOrder:
+class RelayKeyOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A relay key to be made. ``policy`` and ``rate_limits`` are slugs or ids."""
 
     name: str
@@ -29,13 +29,12 @@ class RelayKeyOrder:
     description: str = ""
     expires_at: datetime | None = None
     allowed_cidrs: Sequence[str] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = msgspec.field(default_factory=dict)
     rate_limits: Sequence[str] = ()
     payload_logging: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRelayKey:
+class KnownRelayKey(msgspec.Struct, frozen=True):
     """A relay key, and when it was last used, to the minute; ``None`` for never."""
 
     row: EntityRow

@@ -8,8 +8,9 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from relay_gateway.server.ending import Ending
 from relay_gateway.server.gateway import Gateway
@@ -27,8 +28,7 @@ CONTROL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Planes:
+class Planes(msgspec.Struct, frozen=True):
     """The servers of this process: both, or the one that it is there for."""
 
     gateway: Gateway

@@ -12,8 +12,9 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.catalog.build import SnapshotBuilder
 from relay_gateway.catalog.garbage import uncollected
@@ -36,8 +37,7 @@ UNAVAILABLE, TIMEOUT, BUILD_FAILED = "database_unavailable", "timeout", "build_f
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(msgspec.Struct, frozen=True):
     """How a snapshot is kept.
 
     ``interval`` are the seconds between two looks at the revision, ``max_age`` those after which a

@@ -9,8 +9,9 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from relay_gateway.errors import SettingsError
 from relay_gateway.secret import Secret
@@ -21,8 +22,7 @@ ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """Settings that are complete, and where the secrets in them that the gateway made lie.
 
     ``created`` are the files among them that did not exist before.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -39,8 +38,7 @@ Take = Callable[[Sequence[EntityRow]], None]
 """What is given a portion of rows, mostly in another thread, never two at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogDelta:
+class CatalogDelta(msgspec.Struct, frozen=True):
     """What the database says after rows were read: its revision, ids of rows that are gone, and
     the settings that are set, by section."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import BigInteger, ColumnElement, case, delete, literal, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -21,8 +21,7 @@ _CLOCKS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelfDescription:
+class SelfDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What one process says of itself.
 
     ``gateway_id`` and ``process`` tell which it is, ``gateway`` and ``instance`` are names for
@@ -40,8 +39,7 @@ class SelfDescription:
     revision: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifeSign(SelfDescription):
+class LifeSign(SelfDescription, frozen=True, kw_only=True):
     """The same, said now. ``age`` are the seconds since the process started, ``applied_age`` those
     since it serves ``revision``, ``None`` without one."""
 
@@ -49,8 +47,7 @@ class LifeSign(SelfDescription):
     applied_age: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownInstance(SelfDescription):
+class KnownInstance(SelfDescription, frozen=True, kw_only=True):
     """The same, as it was last heard. Times are milliseconds since the epoch by the clock of the
     database; ``current_at`` is when the process was last known to serve the newest revision."""
 
@@ -60,8 +57,7 @@ class KnownInstance(SelfDescription):
     seen_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class KnownInstances:
+class KnownInstances(msgspec.Struct, frozen=True):
     """All that are known at ``now``, by the clock of the database in milliseconds since the epoch,
     when ``newest`` is the revision of the catalog."""
 
@@ -137,7 +133,7 @@ class InstanceStore:
 
     async def known(self, limit: int) -> KnownInstances:
         """The ``limit`` processes that were heard of last, the latest first."""
-        names = KnownInstance.__dataclass_fields__
+        names = KnownInstance.__struct_fields__
         async with reading(self._engine) as connection:
             newest = await current_revision(connection)
             rows = await connection.execute(

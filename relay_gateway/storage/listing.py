@@ -52,8 +52,7 @@ class InvalidCursorError(ValueError):
     """A cursor that no page of this list ended with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """What a list shows, and in which order.
 
     ``filters`` gives each field the values of which one must be there; ``None`` stands for an

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -79,18 +78,16 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     remarks: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogRows:
+class CatalogRows(msgspec.Struct, frozen=True):
     """The whole catalog as it was at one revision, with the fields of settings that were set, by
     section."""
 
     revision: int
-    rows: Sequence[EntityRow] = field(default_factory=tuple)
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rows: Sequence[EntityRow] = msgspec.field(default_factory=tuple)
+    settings: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Part of a list in order of creation. ``total`` counts the whole list; ``next_cursor`` is
     ``None`` on the last page."""
 

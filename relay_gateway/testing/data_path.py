@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
+
+from msgspec.structs import replace
 
 from relay_gateway.catalog.live import LiveCatalog
 from relay_gateway.catalog.sections import DEFAULTS, RuntimeSettings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from relay_gateway.control import ControlServices, create_control_app
 from relay_gateway.ids import new_id

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from relay_gateway.control import ControlServices
 from relay_gateway.control.bodies import MAX_BODY_BYTES

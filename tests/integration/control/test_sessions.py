@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import dataclasses
 import io
 import tracemalloc
 from typing import Any
@@ -198,7 +197,7 @@ async def test_an_export_of_100_000_records_needs_the_memory_of_a_page(
     services: ControlServices, form: str, pages: int
 ) -> None:
     reader = EndlessReader(pages)
-    app = create_control_app(dataclasses.replace(services, usage_reader=reader))
+    app = create_control_app(msgspec.structs.replace(services, usage_reader=reader))
     caller = SlowCaller(reader)
     tracemalloc.start()
     try:

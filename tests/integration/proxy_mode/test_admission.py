@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from relay_gateway.catalog.sections import ProxyMode
 from relay_gateway.testing.data_path import DataPath

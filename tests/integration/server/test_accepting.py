@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -13,7 +15,9 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from relay_gateway.server.ending import Ending
-from relay_gateway.server.planes import ACCEPTED_AT_ONCE, PlaneServer
+from relay_gateway.server.gateway import Gateway
+from relay_gateway.server.planes import ACCEPTED_AT_ONCE, PlaneServer, inference_server
+from relay_gateway.settings import Settings
 
 MANY = 8 * ACCEPTED_AT_ONCE
 
@@ -65,3 +69,18 @@ def test_r19_callers_that_come_together_are_not_accepted_one_by_one() -> None:
     together = uvloop.run(turns_until_all_are_in(ACCEPTED_AT_ONCE))
     assert one_by_one >= MANY
     assert together <= MANY // 4
+
+
+async def descriptors_of_the_inference_plane(directory: Path) -> int:
+    """How many it listens on: it accepts a connection from each of them per turn."""
+    plane = SimpleNamespace(handle=None)
+    gateway = SimpleNamespace(settings=Settings(data_dir=directory), plane=plane)
+    server = inference_server(cast("Gateway", gateway))
+    await server.listen(socket.create_server(("127.0.0.1", 0)))
+    listening = len(server.servers)
+    await server.drain(asyncio.get_running_loop().time() + 5, Ending(5.0))
+    return listening
+
+
+def test_r19_the_inference_plane_accepts_several_at_once(tmp_path: Path) -> None:
+    assert uvloop.run(descriptors_of_the_inference_plane(tmp_path)) == ACCEPTED_AT_ONCE

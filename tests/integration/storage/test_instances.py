@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.storage import CatalogStore, InstanceStore, KnownInstance, NewEntity

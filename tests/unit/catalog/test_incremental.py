@@ -50,7 +50,7 @@ class World:
         anew = build_snapshot(self.revision, rows, providers=self.providers, backends=self.backends)
         found = sorted(self.snapshot.quarantined, key=lambda bad: bad.id)
         assert found == sorted(anew.quarantined, key=lambda bad: bad.id)
-        for name in self.snapshot.__slots__:
+        for name in self.snapshot.__struct_fields__:
             if name != "quarantined":
                 assert getattr(self.snapshot, name) == getattr(anew, name), name
 

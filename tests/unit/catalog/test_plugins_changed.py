@@ -47,7 +47,7 @@ async def test_hosts_of_a_provider_that_is_gone_are_left_out_and_come_back_with_
     world.providers["plain"] = provider
     back = world.rebuilt()
     anew = world.from_nothing()
-    for name in back.__slots__:
+    for name in back.__struct_fields__:
         assert getattr(back, name) == getattr(anew, name), name
     assert back.hosts
 

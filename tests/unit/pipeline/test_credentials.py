@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from relay_gateway.catalog.snapshot import HostKey
@@ -41,7 +41,7 @@ class Store:
     def moved(self, entry: str) -> HostKey:
         """The key with a reference to another entry of the table."""
         stored = self.key.stored.model_copy(update={"entry": entry})
-        return dataclasses.replace(self.key, stored=stored)
+        return msgspec.structs.replace(self.key, stored=stored)
 
     def error(self) -> str:
         return str(self.credentials.describe(self.key.id)["lastError"])
@@ -281,7 +281,7 @@ async def test_a_time_that_is_no_number_of_seconds_is_replaced(
 async def test_f52_many_credentials_are_not_all_refreshed_at_once(store: Store) -> None:
     dues = set()
     for number in range(50):
-        key = dataclasses.replace(store.key, id=f"key-{number}")
+        key = msgspec.structs.replace(store.key, id=f"key-{number}")
         await store.credentials.get(key)
         dues.add(store.credentials.describe(key.id)["refreshSeconds"])
     assert len(dues) > 10
@@ -289,7 +289,7 @@ async def test_f52_many_credentials_are_not_all_refreshed_at_once(store: Store) 
 
 
 async def test_f52_fetches_of_one_backend_are_bounded(store: Store, gate: Gate) -> None:
-    keys = [dataclasses.replace(store.key, id=f"key-{number}") for number in range(40)]
+    keys = [msgspec.structs.replace(store.key, id=f"key-{number}") for number in range(40)]
     fetching = [asyncio.ensure_future(store.credentials.get(key)) for key in keys]
     await settle()
     assert gate.waiting == module.AT_ONCE
@@ -304,7 +304,9 @@ async def test_f52_a_backend_that_hangs_delays_no_known_credential(
     await store.value()
     gate.open.clear()
     hanging = [
-        asyncio.ensure_future(store.credentials.get(dataclasses.replace(store.key, id=f"k-{n}")))
+        asyncio.ensure_future(
+            store.credentials.get(msgspec.structs.replace(store.key, id=f"k-{n}"))
+        )
         for n in range(40)
     ]
     store.clock.advance(DEFAULT_TTL)
@@ -337,7 +339,7 @@ async def test_a_key_that_is_gone_is_forgotten_and_its_value_let_go_of(store: St
     assert store.credentials.retain({store.key.id: store.moved("k9")}) == [store.key.id]
     assert store.credentials.describe(store.key.id)["resolved"] is False
     gc.collect()
-    LIVE.add(await store.credentials.get(dataclasses.replace(store.key, id="x")))
+    LIVE.add(await store.credentials.get(msgspec.structs.replace(store.key, id="x")))
     await store.credentials.aclose()
 
 

@@ -35,7 +35,7 @@ def one_host(world: PipelineWorld, *, keys: int = 1) -> None:
 
 
 def settle_routing(world: PipelineWorld, **fields: Any) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     settings = replace(DEFAULTS, routing=Routing(**fields))
     world.live.swap(replace(world.snapshot(), settings=settings))

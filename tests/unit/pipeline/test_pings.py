@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from relay_gateway.catalog.sections import Inference, RuntimeSettings
 from relay_gateway.catalog.snapshot import Snapshot

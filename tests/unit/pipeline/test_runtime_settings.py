@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from relay_gateway.catalog.sections import Inference, Routing, RuntimeSettings
 from relay_gateway.errors import UpstreamConnectError

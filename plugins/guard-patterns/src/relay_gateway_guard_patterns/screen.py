@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway_guard_patterns.config import Place, Rule
 from relay_gateway_guard_patterns.patterns import Pattern, compiled, readable
@@ -17,8 +18,7 @@ class DeniedError(Exception):
         self.rule = rule
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """One match: from where to where, and what is put in its place; ``denied_by`` is the name of
     the rule if it denies."""
 

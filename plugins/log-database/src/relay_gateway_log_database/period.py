@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from relay_gateway_log_database.tables import DAY_US, HOUR_US
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """From ``start`` to before ``end``, ``None`` for no limit."""
 
     start: int | None = None
@@ -52,8 +51,7 @@ class Span:
         return tuple(part for part in parts if not part.empty)
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(msgspec.Struct, frozen=True):
     """Parts of a period: days and hours are counted since 1970, rows are in microseconds."""
 
     daily: tuple[Span, ...]

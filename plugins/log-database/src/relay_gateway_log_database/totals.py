@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     ColumnElement,
     LargeBinary,
@@ -67,8 +67,7 @@ Group = tuple[Any, ...]
 """The step, in microseconds or 0, and the value of each dimension as the tables hold it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A query as the tables understand it."""
 
     dimensions: tuple[str, ...]
@@ -113,8 +112,7 @@ async def question_of(
     return Question(dimensions, period, values, query.tags, step_us)
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """How a question is answered: from the rollups' ``view`` or, where that is ``None``, from rows,
     with percentiles of the values themselves if ``exactly``."""
 

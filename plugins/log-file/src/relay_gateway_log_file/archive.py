@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import BinaryIO
 from uuid import UUID
+
+import msgspec
 
 from relay_gateway_log_file.folder import UNREADABLE, Folder, Segment
 from relay_gateway_log_file.lines import whole_lines
@@ -20,8 +21,7 @@ _BREATH = 0.0001
 """Seconds. Python would let the event loop wait 5 ms for its turn beside a thread that reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One file: ``first`` ≤ start of each record < ``end``, in microseconds; ``None`` where nothing
     is known. ``open`` gives it, ``size`` is how much of it is read."""
 

@@ -12,10 +12,11 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import msgspec
 
 from relay_gateway_log_file.turns import Turns
 
@@ -26,8 +27,7 @@ UNREADABLE = (OSError, EOFError, zlib.error)
 _TIME = r"(\d{8}T\d{6}Z)"
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """A rotated file. Its records began from ``first`` to ``last``, in seconds since 1970, both
     included; ``path`` is its name before it is compressed, ``number`` tells equal times apart."""
 

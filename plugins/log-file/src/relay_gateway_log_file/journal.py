@@ -13,8 +13,9 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from relay_gateway.plugin import Clock, UsageRecord
 from relay_gateway_log_file.folder import UNREADABLE, Folder
@@ -26,8 +27,7 @@ _SECOND = 1_000_000
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """When a file is full: by ``size`` in bytes and ``period`` in seconds (0: never). ``synced``
     is whether each batch is on the disk before it counts as written, ``durable`` whether the disk
     is waited for at all."""

@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from relay_gateway.plugin import Clock
 from relay_gateway_log_file.payload_tree import PART, Hour, PayloadTree
@@ -25,8 +26,7 @@ _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _HOUR: Final = re.compile(r"[01]\d|2[0-3]", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """How many bytes an hour has; ``changed`` is the time that its directory told, 0 where it has
     to be looked at again in any case."""
 

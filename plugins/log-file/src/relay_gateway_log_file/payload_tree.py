@@ -11,11 +11,12 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from relay_gateway_log_file.output import write_whole
 
@@ -29,16 +30,14 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 _OLD: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Hour:
+class Hour(msgspec.Struct, frozen=True, order=True):
     """The directory of an hour (UTC)."""
 
     day: str
     hour: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where the payload of a request is."""
 
     hour: Hour

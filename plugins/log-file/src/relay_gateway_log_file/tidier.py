@@ -8,8 +8,9 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import BinaryIO
+
+import msgspec
 
 from relay_gateway.plugin import Clock
 from relay_gateway_log_file.folder import Folder, Segment
@@ -19,8 +20,7 @@ LEVEL = 3
 _PIECE = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True):
     """What is done with rotated files: ``seconds`` and ``size`` in bytes are ``None`` where they
     are kept."""
 

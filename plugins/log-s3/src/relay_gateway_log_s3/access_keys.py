@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from relay_gateway.errors import SecretError, StorageUnavailableError
 from relay_gateway.plugin import PluginContext, ResolvedSecret, Secret
@@ -17,8 +18,7 @@ LATER: Final = 15.0
 """Seconds after which a backend that could not be asked is asked again, while old keys are used."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AccessKeys:
+class AccessKeys(msgspec.Struct, frozen=True, eq=False):
     """What requests are signed with."""
 
     access_key_id: str

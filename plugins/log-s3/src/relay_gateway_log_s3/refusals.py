@@ -7,8 +7,9 @@ was signed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 STALE: Final = frozenset(
     {
@@ -50,8 +51,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """``told`` says what happened and what to do; ``missing`` that the object is not there, and
     ``stale`` that other credentials could help. ``status`` is 0 where no answer came."""
 
@@ -61,8 +61,7 @@ class Refusal:
     missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Doing:
+class Doing(msgspec.Struct, frozen=True):
     """One call: on which ``place``, with which permission, configured in which section."""
 
     place: str

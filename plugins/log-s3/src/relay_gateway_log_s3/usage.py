@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import msgspec
@@ -21,8 +20,7 @@ LEVEL: Final = 5
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
+class _Packed(msgspec.Struct, frozen=True):
     """What an object will hold, and the ids of the records in it."""
 
     body: bytes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.plugin import CatalogSeed, EnvironmentKey, SeedEntity
 
@@ -18,8 +19,7 @@ MULTIPLIERS = {"batch": "0.5"}
 """Batches are charged at half of all rates, those of the cache too."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
+class _Rates(msgspec.Struct, frozen=True):
     """US dollars per million tokens; cache writes are kept for five minutes or one hour."""
 
     input: str
@@ -37,8 +37,7 @@ class _Rates:
         yield "tokens.cacheWrite1h", self.cache_write_1h
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(msgspec.Struct, frozen=True):
     """A model; its name is a DNS label already, and so its slug too."""
 
     name: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -25,8 +24,7 @@ class Finish(enum.Enum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """An answer before it has a format.
 
     ``pieces`` join to the text, or to the JSON of the arguments where ``tool`` names a tool.

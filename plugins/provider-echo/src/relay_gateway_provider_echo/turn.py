@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,16 +24,14 @@ class ToolUse(enum.Enum):
     ALWAYS = "always"
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A tool that the request offers, with the JSON schema of its arguments."""
 
     name: str
     schema: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """The turn to be answered.
 
     ``text`` is what was said last. Directives are obeyed only where it is a user's own words

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from relay_gateway.plugin import CatalogSeed, EnvironmentKey, SeedEntity
 
@@ -18,8 +19,7 @@ LONG_PROMPT = 200_000
 """Input tokens above which Pro models are charged at their higher rates, as a whole request."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
+class _Rates(msgspec.Struct, frozen=True):
     """US dollars per million tokens; output includes thinking, and an empty string is no rate of
     its own: cached and audio input then cost what other input costs."""
 
@@ -39,8 +39,7 @@ class _Rates:
         return ((meter, amount) for meter, amount in amounts.items() if amount)
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(msgspec.Struct, frozen=True):
     name: str
     display_name: str
     rates: _Rates

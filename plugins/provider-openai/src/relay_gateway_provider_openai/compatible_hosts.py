@@ -7,8 +7,9 @@ account's own, or a server on this machine) is disabled until somebody says wher
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from relay_gateway.plugin import CatalogSeed, EnvironmentKey, SeedEntity
 
@@ -24,8 +25,7 @@ _OLDER_CHAT = {"maxTokensField": "max_tokens", "developerRole": False}
 _TEXT = ("chat", "completions", "embeddings")
 
 
-@dataclass(frozen=True, slots=True)
-class CompatibleHost:
+class CompatibleHost(msgspec.Struct, frozen=True):
     """A host before it is a catalog entity. ``operations`` are wire formats without their family;
     ``variable`` is empty for a host that wants no credential or has no address of its own yet."""
 
@@ -33,7 +33,7 @@ class CompatibleHost:
     display_name: str
     base_url: str
     operations: tuple[str, ...]
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = msgspec.field(default_factory=dict)
     variable: str = ""
     no_auth: bool = False
 

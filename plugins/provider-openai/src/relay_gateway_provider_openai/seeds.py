@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from relay_gateway.plugin import CatalogSeed, EnvironmentKey, SeedEntity
 
@@ -21,8 +22,7 @@ MULTIPLIERS = {"flex": "0.5", "batch": "0.5"}
 """Flex processing is charged at the rates of the Batch API, which are half of all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
+class _Rates(msgspec.Struct, frozen=True):
     """US dollars per million tokens; an empty string where OpenAI names no such rate."""
 
     input: str
@@ -41,8 +41,7 @@ class _Rates:
         return ((meter, amount) for meter, amount in amounts.items() if amount)
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(msgspec.Struct, frozen=True):
     name: str
     display_name: str
     context_window: int

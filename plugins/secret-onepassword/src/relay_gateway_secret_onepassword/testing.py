@@ -7,10 +7,11 @@ import re
 import secrets
 import string
 import threading
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 ID_LETTERS = string.ascii_lowercase + string.digits
 _FILTER = re.compile(r'(name|title) eq "((?:[^"\\]|\\.)*)"')
@@ -22,14 +23,13 @@ def new_id() -> str:
     return "".join(secrets.choice(ID_LETTERS) for _ in range(26))
 
 
-@dataclass(slots=True)
-class FakeItem:
+class FakeItem(msgspec.Struct):
     """An item; ``fields`` and ``sections`` are as on the wire."""
 
     title: str
-    fields: list[Document] = field(default_factory=list)
-    sections: list[Document] = field(default_factory=list)
-    id: str = field(default_factory=new_id)
+    fields: list[Document] = msgspec.field(default_factory=list)
+    sections: list[Document] = msgspec.field(default_factory=list)
+    id: str = msgspec.field(default_factory=new_id)
     version: int = 1
 
     def set(self, label: str, value: str, *, section: str | None = None, **more: Any) -> None:
@@ -51,13 +51,12 @@ class FakeItem:
         return str(self.sections[-1]["id"])
 
 
-@dataclass(slots=True)
-class FakeVaultOfItems:
+class FakeVaultOfItems(msgspec.Struct):
     """A vault; ``readable`` is false for one that the token is not for."""
 
     name: str
-    items: list[FakeItem] = field(default_factory=list)
-    id: str = field(default_factory=new_id)
+    items: list[FakeItem] = msgspec.field(default_factory=list)
+    id: str = msgspec.field(default_factory=new_id)
     readable: bool = True
 
     def add(self, title: str) -> FakeItem:
