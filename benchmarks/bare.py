@@ -21,11 +21,9 @@ import msgspec
 import typer
 import uvloop
 
-from benchmarks.processes import BenchmarkError
-from benchmarks.stacks import Ask, Stack, accepts, free_port
+from benchmarks.stacks import Ask, Stack, free_port
 
 _KEY = "bare-key"
-_START_SECONDS = 10.0
 
 
 class Bare(Stack):
@@ -36,13 +34,8 @@ class Bare(Stack):
     def start(self, scripts: Sequence[str]) -> None:
         self.port = free_port()
         ports = [str(self.port), str(self.upstream_port)]
-        child = self.run([sys.executable, "-m", "benchmarks.bare", *ports])
-        deadline = time.monotonic() + _START_SECONDS
-        while not accepts(self.port):
-            child.check()
-            if time.monotonic() > deadline:
-                raise BenchmarkError(f"{self.name} does not listen:\n{child.output}")
-            time.sleep(0.005)
+        self.run([sys.executable, "-m", "benchmarks.bare", *ports])
+        self.wait_until_it_listens()
 
     def version(self) -> str:
         return ".".join(map(str, sys.version_info[:3]))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from benchmarks.processes import BenchmarkError
-from benchmarks.stacks import Ask, Stack, accepts, free_port, output_of, program
+from benchmarks.stacks import Ask, Stack, free_port, output_of, program
 
 _HINT = "on Debian, `apt-get install nginx-light`"
-_START_SECONDS = 10.0
 
 CONFIGURATION = """\
 daemon off;
@@ -60,13 +57,8 @@ class Nginx(Stack):
             CONFIGURATION.format(upstream=self.upstream_port, port=self.port), "utf-8"
         )
         nginx = program("nginx", _HINT)
-        child = self.run([nginx, "-p", self.directory, "-e", "stderr", "-c", configuration])
-        deadline = time.monotonic() + _START_SECONDS
-        while not accepts(self.port):
-            child.check()
-            if time.monotonic() > deadline:
-                raise BenchmarkError(f"nginx does not listen:\n{child.output}")
-            time.sleep(0.005)
+        self.run([nginx, "-p", self.directory, "-e", "stderr", "-c", configuration])
+        self.wait_until_it_listens()
 
     def version(self) -> str:
         return output_of(program("nginx", _HINT), "-v").rpartition("/")[2]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.processes import BenchmarkError
-from benchmarks.stacks import Ask, Stack, accepts, free_port, output_of, program
+from benchmarks.stacks import Ask, Stack, free_port, output_of, program
 
 ENVIRONMENTS = Path.home() / ".cache" / "relay-gateway-benchmarks"
 _START_SECONDS = 120.0
@@ -21,15 +20,6 @@ class Peer(Stack):
     """A gateway that writes answers anew, so that they are not compared byte by byte."""
 
     exact = False
-
-    def wait_until_it_listens(self) -> None:
-        """Waits until the port accepts connections."""
-        deadline = time.monotonic() + _START_SECONDS
-        while self.child is not None and not accepts(self.port):
-            self.child.check()
-            if time.monotonic() > deadline:
-                raise BenchmarkError(f"{self.name} does not listen:\n{self.child.output}")
-            time.sleep(0.05)
 
 
 class LiteLLM(Peer):
@@ -55,7 +45,7 @@ class LiteLLM(Peer):
             ],
             {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         )
-        self.wait_until_it_listens()
+        self.wait_until_it_listens(_START_SECONDS, 0.05)
 
     def version(self) -> str:
         python = self._installed() / "bin" / "python"
@@ -105,7 +95,7 @@ class Portkey(Peer):
             [node, entry, f"--port={self.port}", "--headless"],
             {"TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost", "NODE_ENV": "production"},
         )
-        self.wait_until_it_listens()
+        self.wait_until_it_listens(_START_SECONDS, 0.05)
 
     def version(self) -> str:
         return str(json.loads((self._installed() / "package.json").read_text("utf-8"))["version"])

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,6 +108,15 @@ class Stack(ABC):
         """Waits until work that it has put off is done."""
         if self.child is not None:
             self.child.wait_until_idle()
+
+    def wait_until_it_listens(self, seconds: float = 10.0, pause: float = 0.005) -> None:
+        """Waits until the port accepts connections; raises :class:`BenchmarkError`."""
+        deadline = time.monotonic() + seconds
+        while self.child is not None and not accepts(self.port):
+            self.child.check()
+            if time.monotonic() > deadline:
+                raise BenchmarkError(f"{self.name} does not listen:\n{self.child.output}")
+            time.sleep(pause)
 
     def stop(self) -> None:
         """Ends it and removes what it left behind."""
