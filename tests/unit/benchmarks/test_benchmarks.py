@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.bare import Bare
 from benchmarks.processes import LOAD_CORE, BenchmarkError
 from benchmarks.programs import Load, Upstream, compile_program
 from benchmarks.relay import settings
@@ -145,6 +146,37 @@ def test_load_generator_and_upstream_understand_each_other(
         result = run.finish()
     assert (result.all_answers, result.errors) == (30, 0)
     assert 0 < result.first_byte_us.p50 <= result.latency_us.max
+
+
+@pytest.mark.parametrize(
+    ("ask", "check"),
+    [
+        (Ask("json1024", 1024), "bytes=1024"),
+        (Ask("json1024", 300_000), "bytes=1024"),
+        (Ask("events20", 1024, streamed=True), "events=22"),
+    ],
+    ids=["small", "large", "stream"],
+)
+def test_the_bare_proxy_forwards_what_it_is_asked_and_nothing_without_its_key(
+    upstream: Upstream, program: Path, tmp_path: Path, ask: Ask, check: str
+) -> None:
+    bare = Bare(upstream.port)
+    try:
+        bare.start([ask.script])
+        request = tmp_path / "request"
+        options = ["connections=3", "warmup=0", "requests=30", check]
+        request.write_bytes(bare.request(ask))
+        with Load(program, bare.port, request, options) as run:
+            result = run.finish()
+        assert (result.all_answers, result.errors) == (30, 0)
+        request.write_bytes(bare.request(ask).replace(b"bare-key", b"other"))
+        with (
+            Load(program, bare.port, request, options) as run,
+            pytest.raises(BenchmarkError, match="errors, beginning with"),
+        ):
+            run.finish()
+    finally:
+        bare.stop()
 
 
 def test_an_answer_that_is_not_the_wanted_one_ends_the_run_with_an_error(
