@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 from fastapi import FastAPI
@@ -53,7 +54,8 @@ class OperationRoutes:
         self._services = services
         self._docs = docs
         self._app = app
-        self._document: dict[str, Any] | None = None
+        self._document: bytes | None = None
+        self._documenting = asyncio.Lock()
 
     def add_to(self, app: FastAPI) -> None:
         """Adds the routes to ``app``."""
@@ -124,9 +126,14 @@ class OperationRoutes:
         )
 
     async def _openapi(self) -> Response:
-        if self._document is None:
-            self._document = self._docs.build(self._app)
-        return JSONResponse(self._document)
+        async with self._documenting:
+            if self._document is None:
+                # It takes a third of a second, in which callers of both planes would wait.
+                self._document = await asyncio.to_thread(self._make_document)
+        return Response(self._document, media_type="application/json")
+
+    def _make_document(self) -> bytes:
+        return bytes(JSONResponse(self._docs.build(self._app)).body)
 
 
 def _answer(body: CatalogModel, status: int = 200) -> Response:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from relay_gateway.catalog.kinds import PLURALS
 from relay_gateway.catalog.sections import SECTIONS
 from relay_gateway.control import ControlServices, Readiness, create_control_app
 from relay_gateway.control.naming import class_name
+from relay_gateway.control.openapi import Documentation
 
 
 @pytest.fixture
@@ -143,6 +146,27 @@ async def test_a_gateway_without_plugins_still_has_a_document(
         answer = await client.get("/openapi.json", headers=admin.headers)
     assert answer.status_code == 200
     assert "HostKeySpecInput" in answer.json()["components"]["schemas"]
+
+
+async def test_nobody_waits_while_the_document_is_made_and_it_is_made_once(
+    admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    begun, others_served = threading.Event(), threading.Event()
+
+    def build(_docs: Documentation, _app: object) -> dict[str, Any]:
+        begun.set()
+        assert others_served.wait(5), "the event loop stood still"
+        made.append({"openapi": "3.1.0"})
+        return made[-1]
+
+    monkeypatch.setattr(Documentation, "build", build)
+    asked = [asyncio.ensure_future(admin.get("/openapi.json")) for _ in range(2)]
+    assert await asyncio.to_thread(begun.wait, 5)
+    assert (await admin.get("/version")).status_code == 200
+    others_served.set()
+    assert [one.json() for one in await asyncio.gather(*asked)] == [{"openapi": "3.1.0"}] * 2
+    assert len(made) == 1
 
 
 async def test_bodies_that_are_accepted_and_answers_to_them_follow_the_document(
