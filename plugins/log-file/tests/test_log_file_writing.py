@@ -19,6 +19,7 @@ import pytest
 
 from relay_gateway.errors import StorageUnavailableError
 from relay_gateway.plugin import LogQuery, UsageQuery, UsageRecord
+from relay_gateway.testing.instances import until
 from relay_gateway.testing.records import usage_record, varied_records
 from relay_gateway_log_file import FileSink
 from relay_gateway_log_file.recent import REMEMBERED, RecentIds
@@ -228,14 +229,18 @@ async def test_f21_zeros_after_a_power_cut_are_removed(open_sink: OpenSink, acti
     assert lines_in(active.parent) == [record.request_id]
 
 
+@pytest.mark.parametrize("compressed", [False, True], ids=["as-it-is", "compressed"])
 async def test_f18_a_batch_that_comes_again_after_a_restart_is_not_doubled(
-    open_sink: OpenSink, active: Path
+    open_sink: OpenSink, active: Path, compressed: bool
 ) -> None:
     batches = [varied_records(20) for _ in range(3)]
-    first = await open_sink(max_bytes=20_000)
+    first = await open_sink(max_bytes=20_000, compress=compressed)
     for batch in batches:
         await first.write(batch)
+    if compressed:
+        await until(lambda: list(active.parent.glob("*.jsonl")) == [active])
     await first.aclose()
+    assert len(list(active.parent.glob("usage.*.gz"))) == (2 if compressed else 0)
     second = await open_sink(max_bytes=20_000)
     await second.write(batches[1])  # in the newest rotated file
     await second.write(batches[2])
@@ -294,7 +299,8 @@ PROCESS = """
     import asyncio, sys
     from pathlib import Path
     from relay_gateway.testing.context import plugin_context
-    from relay_gateway.testing.records import usage_record
+    from relay_gateway.testing.instances import until
+from relay_gateway.testing.records import usage_record
     from relay_gateway_log_file import FileSink, FileSinkConfig
 
     async def run(directory, name, batches):

@@ -141,7 +141,8 @@ class Journal:
         """The ids of the newest rotated file: who ended before a batch counted as written may have
         rotated since."""
         for segment in self._folder.segments()[:1]:
-            if _identity_of(segment.path) == known:
+            # One that is compressed has no identity to compare, as has one never opened.
+            if known is not None and _identity_of(segment.path) == known:
                 return
             with suppress(*UNREADABLE), segment.open() as lines:
                 for piece in whole_lines(lines):
