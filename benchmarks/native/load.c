@@ -1,7 +1,9 @@
-/* A closed loop of callers: each connection sends its request again as soon as it has the answer.
+/* A closed loop of callers: each connection sends its request again as soon as it has the answer,
+   or, where there is a `rate`, when it is its turn again: then a request begins every 1/rate seconds
+   whatever became of those before it, as long as one of the connections is free.
 
    load PORT REQUEST-FILE [connections=N] [warmup=SECONDS] [seconds=SECONDS] [requests=N] [hold=1]
-        [bytes=N] [events=N] [spread=SECONDS]
+        [bytes=N] [events=N] [spread=SECONDS] [rate=N]
 
    The file holds the whole request, head and body. The digits of an X-Request-Id in it count up, so
    that no two heads are the same. An answer counts when its status is 200, its
@@ -40,10 +42,15 @@ struct caller {
     enum chunk_state chunk_state;
     size_t left, line;
     uint64_t body, events;
+    bool idle;           /* whether it waits for its turn */
+    bool due;            /* whether its turn has come, and it only has to connect again */
+    struct caller *next; /* whose turn is after its own */
 };
 
 static char *input;
 static int poller, opening, opened, held;
+static struct caller *first_idle, *last_idle;
+static int64_t turn_at; /* when the next request begins, once all connections are open; else 0 */
 static bool measuring, over;
 static int64_t begin_at, end_at;
 static struct histogram latency, first_byte;
@@ -152,6 +159,19 @@ static void send_request(struct caller *caller)
     send_rest(caller);
 }
 
+static void wait_for_turn(struct caller *caller)
+{
+    caller->idle = true;
+    caller->next = NULL;
+    caller->head_length = 0;
+    if (first_idle == NULL) {
+        first_idle = caller;
+    } else {
+        last_idle->next = caller;
+    }
+    last_idle = caller;
+}
+
 static void connected(struct caller *caller)
 {
     int error = 0;
@@ -165,7 +185,48 @@ static void connected(struct caller *caller)
     if (!wanted.hold) {
         opening--;
     }
-    send_request(caller);
+    if (wanted.rate > 0 && !caller->due) {
+        wait_for_turn(caller);
+    } else {
+        send_request(caller);
+    }
+}
+
+/* Turns. */
+
+static void take_turns(void)
+{
+    if (turn_at == 0 && opened == wanted.connections && opening == 0) {
+        turn_at = now_ns();
+    }
+    while (turn_at > 0 && turn_at <= now_ns()) {
+        turn_at += (int64_t)(1e9 / wanted.rate);
+        struct caller *caller = first_idle;
+        if (caller == NULL) {
+            errors++;
+            fprintf(stderr, "a request could not begin: no connection was free\n");
+            continue;
+        }
+        first_idle = caller->next;
+        caller->idle = false;
+        caller->due = caller->fd < 0;
+        if (caller->due) {
+            open_connection(caller);
+        } else {
+            send_request(caller);
+        }
+    }
+}
+
+/* Waits for `most` milliseconds or until the next turn, to the microsecond. */
+static int wait_for_events(struct epoll_event *happened, int most)
+{
+    int64_t left = most * 1000000LL;
+    if (turn_at > 0 && turn_at - now_ns() < left) {
+        left = turn_at - now_ns();
+    }
+    struct timespec time = {.tv_nsec = left < 0 ? 0 : left};
+    return epoll_pwait2(poller, happened, BATCH, &time, NULL);
 }
 
 /* Answers. */
@@ -192,6 +253,8 @@ static void finish(struct caller *caller)
     } else if (closes) {
         reconnects++;
         open_again(caller);
+    } else if (wanted.rate > 0) {
+        wait_for_turn(caller);
     } else {
         send_request(caller);
     }
@@ -314,7 +377,12 @@ static void receive(struct caller *caller)
         /* Closing an idle connection is a server's right; closing one that it answers is not. */
         if (!caller->fresh && caller->head_length == 0 && received == 0) {
             reconnects++;
-            open_again(caller);
+            if (caller->idle) {
+                close(caller->fd);
+                caller->fd = -1; /* it is opened again when it has something to say */
+            } else {
+                open_again(caller);
+            }
         } else {
             lose(caller, "the connection closed under an answer");
         }
@@ -363,7 +431,10 @@ static void run(struct caller *callers)
     int64_t last_at = measure_at + (int64_t)(wanted.seconds * 1e9);
     while (!over) {
         open_next(callers, start);
-        int count = epoll_wait(poller, happened, BATCH, opened < wanted.connections ? 1 : 10);
+        if (wanted.rate > 0) {
+            take_turns();
+        }
+        int count = wait_for_events(happened, opened < wanted.connections ? 1 : 10);
         for (int i = 0; i < count && !over; i++) {
             handle(happened[i].data.ptr, happened[i].events);
         }

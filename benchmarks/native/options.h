@@ -12,7 +12,7 @@
 static struct {
     int port;
     long connections, requests, bytes, events;
-    double warmup, seconds, spread;
+    double warmup, seconds, spread, rate;
     bool hold;
 } wanted = {.connections = 1, .bytes = -1, .events = -1, .warmup = 0.5, .seconds = 2};
 
@@ -48,6 +48,8 @@ static inline void read_option(const char *option)
         wanted.requests = (long)number;
     } else if (strncmp(option, "spread", size) == 0) {
         wanted.spread = number;
+    } else if (strncmp(option, "rate", size) == 0) {
+        wanted.rate = number;
     } else if (strncmp(option, "hold", size) == 0) {
         wanted.hold = number != 0;
     } else if (strncmp(option, "bytes", size) == 0) {

@@ -7,6 +7,7 @@ compares once a second costs nothing on the request path.
 from __future__ import annotations
 
 import asyncio
+from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from relay_gateway.http.limits import ServerLimits
@@ -14,6 +15,10 @@ from relay_gateway.http.portions import Portions
 
 NEVER: Final = float("inf")
 """The deadline of a connection that waits for us, not for its peer."""
+STEP_SECONDS: Final = 0.002
+"""Those who are due within this time are told together."""
+_BLOCKED_SECONDS: Final = 1.0
+"""Who comes by an interval and this later than planned has not read what peers sent meanwhile."""
 
 
 class Deadlined(Protocol):
@@ -26,56 +31,121 @@ class Deadlined(Protocol):
 
 
 class DeadlineSweep:
-    """Tells each of its connections when its deadline has passed, up to ``interval`` seconds late.
+    """Tells each of its connections when its deadline has passed.
 
-    The timer runs only while there are connections, so an idle server does not wake up. Where the
-    time of very many has come, it tells them in portions.
+    Every ``interval`` seconds it looks who is due before it looks again, and tells these when their
+    time has come, :data:`STEP_SECONDS` late at most; a deadline that was set for sooner than that
+    by anything but :meth:`Deadlined.on_deadline` is exceeded by ``interval`` at most. Were all told
+    when it looks, they would also come back together, and callers in between would wait for all of
+    them. Those whose time has come together are told in portions.
+
+    A timer runs only while there are connections, so an idle server does not wake up.
     """
 
-    __slots__ = ("_connections", "_due", "_interval", "_last", "_now", "_timer")
+    __slots__ = (
+        "_coming",
+        "_connections",
+        "_due",
+        "_interval",
+        "_look",
+        "_loop",
+        "_now",
+        "_planned",
+        "_tell_at",
+        "_until",
+    )
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._connections: set[Deadlined] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._last = self._now = 0.0
+        self._coming: list[tuple[float, int, Deadlined]] = []
+        """A heap of those who are due before the next look."""
+        self._until = 0.0
+        """When that is."""
+        self._loop: asyncio.AbstractEventLoop
+        self._look: asyncio.TimerHandle | None = None
+        self._tell_at: asyncio.TimerHandle | None = None
+        self._planned = NEVER
+        """When the next are told."""
+        self._now = 0.0
         self._due: Portions[Deadlined] = Portions(self._tell)
 
     def add(self, connection: Deadlined, loop: asyncio.AbstractEventLoop) -> None:
         """Watches ``connection`` until it is discarded."""
         self._connections.add(connection)
-        if self._timer is None:
-            self._schedule(loop)
+        if self._look is None:
+            self._loop = loop
+            self._look_again(loop.time())
 
     def discard(self, connection: Deadlined) -> None:
-        """Stops watching ``connection``; the last one stops the timer."""
+        """Stops watching ``connection``; the last one stops the timers."""
         self._connections.discard(connection)
-        if not self._connections and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if not self._connections and self._look is not None:
+            self._look.cancel()
+            self._look = None
+            self._forget_coming()
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._last = loop.time()
-        self._timer = loop.call_later(self._interval, self._sweep, loop)
+    def _look_again(self, now: float) -> None:
+        self._until = now + self._interval
+        self._look = self._loop.call_at(self._until, self._sweep)
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
-        # After a stopped process or a blocked loop, what the peers sent in time is still unread:
-        # judge them at the next sweep, when it has been read.
-        stalled = now - self._last > 2 * self._interval + 1
-        self._schedule(loop)
-        if stalled:
+    def _sweep(self) -> None:
+        late = self._is_late(self._until)
+        self._look_again(self._loop.time())
+        self._forget_coming()
+        if late:
             return
-        self._now = now
-        self._due.begin([each for each in self._connections if each.deadline <= now], loop)
+        for each in self._connections:
+            if each.deadline <= self._until:
+                self._expect(each)
+        self._tell_due()
+
+    def _tell_due(self) -> None:
+        self._tell_at = None
+        if self._is_late(self._planned):
+            self._forget_coming()
+            return
+        self._planned = NEVER
+        self._now = now = self._loop.time()
+        due = []
+        while self._coming and self._coming[0][0] <= now:
+            due.append(heappop(self._coming)[2])
+        self._due.add(due, self._loop)
+        self._plan()
+
+    def _expect(self, connection: Deadlined) -> None:
+        heappush(self._coming, (connection.deadline, id(connection), connection))
+
+    def _plan(self) -> None:
+        """Has the first of those who are coming told in time."""
+        if self._coming and self._coming[0][0] < self._planned:
+            if self._tell_at is not None:
+                self._tell_at.cancel()
+            self._planned = max(self._coming[0][0], self._now + STEP_SECONDS)
+            self._tell_at = self._loop.call_at(self._planned, self._tell_due)
+
+    def _forget_coming(self) -> None:
+        self._coming.clear()
+        self._planned = NEVER
+        if self._tell_at is not None:
+            self._tell_at.cancel()
+            self._tell_at = None
+
+    def _is_late(self, planned: float) -> bool:
+        """Whether the process was stopped, or the loop blocked: what the peers have sent in time is
+        still unread then, and they are judged at the next look, when it has been read."""
+        return self._loop.time() - planned > self._interval + _BLOCKED_SECONDS
 
     def _tell(self, connection: Deadlined) -> None:
         # It may have gone, or been heard of, since it was found to be due.
         if connection.deadline <= self._now and connection in self._connections:
             connection.on_deadline(self._now)
+            if self._now < connection.deadline <= self._until:
+                self._expect(connection)
+                self._plan()
 
 
 class WriteProgress:

@@ -28,6 +28,10 @@ class Portions(Generic[T]):
         if not under_way:
             self._go_on(loop)
 
+    def add(self, things: Iterable[T], loop: asyncio.AbstractEventLoop) -> None:
+        """Takes ``things`` on, after those that are still left."""
+        self.begin((*self._left, *things), loop)
+
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
         left = self._left
         portion = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from relay_gateway.catalog.envelope import EntityRow
 from relay_gateway.storage.engine import reading
+from relay_gateway.storage.glance import Glance
 from relay_gateway.storage.revision import current_revision
 from relay_gateway.storage.settings import stored_settings
 from relay_gateway.storage.tables import catalog_changes, entities
@@ -53,11 +54,20 @@ class CatalogChanges:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
+        self._glance = Glance(engine)
+        self._seen: int | None = None
+        """What a glance said before the last revision was read."""
+        self._revision = 0
 
     async def revision(self) -> int:
         """The number of writes so far."""
-        async with reading(self._engine) as connection:
-            return await current_revision(connection)
+        seen = self._glance.version()
+        if seen is None or seen != self._seen:
+            self._seen = None
+            async with reading(self._engine) as connection:
+                self._revision = await current_revision(connection)
+            self._seen = seen
+        return self._revision
 
     async def load(self, take: Take) -> CatalogDelta:
         """Gives ``take`` all entities in order of creation."""

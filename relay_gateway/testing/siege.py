@@ -22,8 +22,12 @@ RAMP_SECONDS: Final = 10.0
 _OPEN_SECONDS: Final = 30.0
 _END_SECONDS: Final = 30.0
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_PRIORITY: Final = "10"
-"""How nice it is: attackers bring processors of their own, here they share that of the callers."""
+_UNEVEN: Final = 0.5
+"""Callers of different machines do not keep step; those of one process would, more and more: what
+it sends late it sends together, and again a second later, and so on."""
+IDLE: Final = ("chrt", "--idle", "0")
+"""Put before its command: attackers bring processors of their own, here they get what honest
+callers leave of theirs, and are interrupted as soon as one of these has something to do."""
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -60,7 +64,7 @@ class Siege:
     async def __aenter__(self) -> Self:
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
-            "nice", "-n", _PRIORITY, sys.executable, "-m", __name__, stdin=pipe, stdout=pipe
+            *IDLE, sys.executable, "-m", __name__, stdin=pipe, stdout=pipe
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -136,7 +140,7 @@ class _Attack:
 
     async def _dribble(self, begin: bytes) -> Reaped:
         orders = self._orders
-        return await dribble(orders.port, begin, b"a", every=1.0, most=orders.most)
+        return await dribble(orders.port, begin, b"a", every=1.0, most=orders.most, uneven=_UNEVEN)
 
 
 def _say(line: bytes) -> None:

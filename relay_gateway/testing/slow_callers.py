@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import socket
 import time
 from dataclasses import dataclass
@@ -22,8 +23,11 @@ class Reaped:
     told: bytes
 
 
-async def dribble(port: int, begin: bytes, drip: bytes, *, every: float, most: float) -> Reaped:
-    """Sends ``begin``, then one byte of ``drip`` after the other, ``every`` so many seconds.
+async def dribble(
+    port: int, begin: bytes, drip: bytes, *, every: float, most: float, uneven: float = 0.0
+) -> Reaped:
+    """Sends ``begin``, then one byte of ``drip`` after the other, ``every`` so many seconds, each
+    pause shorter or longer by a share of up to ``uneven``.
 
     Raises ``AssertionError`` when it is still endured after ``most`` seconds.
     """
@@ -34,7 +38,8 @@ async def dribble(port: int, begin: bytes, drip: bytes, *, every: float, most: f
     told = asyncio.ensure_future(_read_to_end(reader))
     try:
         for byte in itertools.cycle(drip):
-            if (await asyncio.wait({told}, timeout=every))[0]:
+            pause = every * random.uniform(1 - uneven, 1 + uneven)  # noqa: S311 - no secret
+            if (await asyncio.wait({told}, timeout=pause))[0]:
                 return Reaped(loop.time() - began, told.result())
             assert loop.time() - began < most, f"still endured after {most} s"
             writer.write(bytes([byte]))

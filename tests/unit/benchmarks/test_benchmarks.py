@@ -202,6 +202,21 @@ def test_streams_are_held_open_until_the_run_is_told_to_end(
     assert (result.all_answers, result.errors) == (0, 0)
 
 
+def test_requests_begin_at_a_rate_whatever_becomes_of_those_before(
+    upstream: Upstream, program: Path, tmp_path: Path
+) -> None:
+    path = request_file(tmp_path, upstream, Ask("wait50"))
+    options = ["rate=100", "warmup=0.2", "seconds=1"]
+    with Load(program, upstream.port, path, ["connections=10", *options]) as load:
+        result = load.finish()
+    assert 90 <= result.answers <= 102  # half a dozen are always on their way
+    with (
+        Load(program, upstream.port, path, ["connections=2", *options]) as load,
+        pytest.raises(BenchmarkError, match="no connection was free"),
+    ):
+        load.finish()
+
+
 def test_children_run_on_the_core_they_are_given(upstream: Upstream) -> None:
     status = subprocess.run(
         ["taskset", "-cp", str(upstream.pid)], capture_output=True, text=True, check=True

@@ -7,13 +7,21 @@ from typing import Any, cast
 
 import pytest
 
-from relay_gateway.http.deadlines import NEVER, DeadlineSweep, WriteProgress, body_deadline
+from relay_gateway.http.deadlines import (
+    NEVER,
+    STEP_SECONDS,
+    DeadlineSweep,
+    WriteProgress,
+    body_deadline,
+)
 from relay_gateway.http.limits import ServerLimits
 from relay_gateway.http.portions import AT_ONCE
 
 
 class FakeTimer:
-    def __init__(self) -> None:
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when = when
+        self.callback = callback
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -21,24 +29,28 @@ class FakeTimer:
 
 
 class FakeLoop:
-    """A loop whose time passes when the test says so, with one timer."""
+    """A loop whose time passes when the test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.due: tuple[float, Callable[..., None], tuple[Any, ...]] | None = None
-        self.timer = FakeTimer()
+        self.all: list[FakeTimer] = []
         self.soon: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def time(self) -> float:
         return self.now
 
-    def call_later(self, delay: float, callback: Callable[..., None], *args: Any) -> FakeTimer:
-        self.due = (self.now + delay, callback, args)
-        self.timer = FakeTimer()
-        return self.timer
+    def call_at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
+        self.all.append(FakeTimer(when, callback))
+        return self.all[-1]
 
     def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
         self.soon.append((callback, args))
+
+    @property
+    def timers(self) -> list[FakeTimer]:
+        """Those that are still to come, the first first."""
+        self.all = [one for one in self.all if not one.cancelled]
+        return sorted(self.all, key=lambda one: one.when)
 
     def turn(self) -> None:
         """Runs what was due before it began."""
@@ -47,10 +59,16 @@ class FakeLoop:
             callback(*args)
 
     def advance_to_timer(self, late: float = 0.0) -> None:
-        assert self.due is not None
-        when, callback, args = self.due
-        self.now = when + late
-        callback(*args)
+        first = self.timers[0]
+        self.all.remove(first)
+        self.now = max(self.now, first.when + late)
+        first.callback()
+
+    def advance(self, until: float) -> None:
+        """Runs every timer whose time comes."""
+        while self.timers and self.timers[0].when <= until:
+            self.advance_to_timer()
+        self.now = until
 
     def as_loop(self) -> asyncio.AbstractEventLoop:
         return cast("asyncio.AbstractEventLoop", self)
@@ -71,24 +89,74 @@ def test_sweep_tells_those_whose_time_has_come_and_only_once() -> None:
     soon, later, never = Waiting(100.5), Waiting(102.5), Waiting(NEVER)
     for each in (soon, later, never):
         sweep.add(each, loop.as_loop())
-    loop.advance_to_timer()
+    loop.advance(101.0)  # sooner than the first look
     assert (soon.told, later.told) == ([101.0], [])
-    loop.advance_to_timer()
-    loop.advance_to_timer()
-    assert (soon.told, later.told, never.told) == ([101.0], [103.0], [])
+    loop.advance(110.0)
+    assert (soon.told, later.told, never.told) == ([101.0], [102.5], [])
 
 
-def test_timer_stops_with_the_last_connection() -> None:
+def test_r19_each_is_told_at_its_own_time_and_not_with_all_others_of_a_second() -> None:
     loop, sweep = FakeLoop(), DeadlineSweep(1.0)
-    first, second = Waiting(NEVER), Waiting(NEVER)
+    many = [Waiting(105.0 + number * 0.02) for number in range(200)]
+    for each in many:
+        sweep.add(each, loop.as_loop())
+    loop.advance(112.0)
+    late = [each.told[0] - (105.0 + number * 0.02) for number, each in enumerate(many)]
+    assert max(late) <= STEP_SECONDS
+    assert min(late) >= 0
+
+
+def test_r19_those_due_within_a_step_are_told_together() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    many = [Waiting(105.0 + number * STEP_SECONDS / 5) for number in range(5)]
+    for each in many:
+        sweep.add(each, loop.as_loop())
+    loop.advance(112.0)
+    assert len({each.told[0] for each in many}) == 2
+
+
+def test_r19_one_that_is_given_a_little_more_time_is_told_when_that_is_over() -> None:
+    class Patient(Waiting):
+        def on_deadline(self, now: float) -> None:
+            super().on_deadline(now)
+            self.deadline = now + 0.05 if len(self.told) < 3 else NEVER
+
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    patient = Patient(105.0)
+    sweep.add(patient, loop.as_loop())
+    sweep.add(Waiting(105.5), loop.as_loop())
+    loop.advance(110.0)
+    assert patient.told == pytest.approx([105.0, 105.05, 105.1])
+
+
+def test_one_that_was_heard_of_meanwhile_is_not_told() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    waiting, gone = Waiting(105.5), Waiting(105.5)
+    sweep.add(waiting, loop.as_loop())
+    sweep.add(gone, loop.as_loop())
+    loop.advance(105.2)
+    waiting.deadline = 107.25
+    sweep.discard(gone)
+    loop.advance(107.0)
+    assert (waiting.told, gone.told) == ([], [])
+    loop.advance(108.0)
+    assert waiting.told == [107.25]
+
+
+def test_timers_stop_with_the_last_connection() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    first, second = Waiting(NEVER), Waiting(101.5)
     sweep.add(first, loop.as_loop())
     sweep.add(second, loop.as_loop())
+    loop.advance(101.0)
+    assert len(loop.timers) == 2  # for the next look, and for the second
     sweep.discard(first)
-    cancelled = [loop.timer.cancelled]
+    assert len(loop.timers) == 2
     sweep.discard(second)
-    cancelled.append(loop.timer.cancelled)
-    assert cancelled == [False, True]
+    assert loop.timers == []
     assert len(sweep) == 0
+    sweep.add(first, loop.as_loop())
+    assert len(loop.timers) == 1
 
 
 def test_f65_nobody_is_judged_right_after_the_process_was_stopped() -> None:
@@ -99,6 +167,19 @@ def test_f65_nobody_is_judged_right_after_the_process_was_stopped() -> None:
     assert waiting.told == []
     loop.advance_to_timer()
     assert waiting.told == [132.0]
+
+
+def test_f65_nor_those_who_were_to_be_told_while_it_was_stopped() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    waiting = Waiting(101.5)
+    sweep.add(waiting, loop.as_loop())
+    loop.advance(101.0)
+    assert loop.timers[0].when == 101.5
+    loop.advance_to_timer(late=30.0)
+    loop.advance_to_timer()  # the look that was due at 102
+    assert waiting.told == []
+    loop.advance_to_timer()
+    assert waiting.told == [132.5]
 
 
 def test_r19_those_whose_time_has_come_together_are_told_in_portions() -> None:
