@@ -205,7 +205,7 @@ def test_streams_are_held_open_until_the_run_is_told_to_end(
 def test_requests_begin_at_a_rate_whatever_becomes_of_those_before(
     upstream: Upstream, program: Path, tmp_path: Path
 ) -> None:
-    path = request_file(tmp_path, upstream, Ask("wait50"))
+    path = request_file(tmp_path, upstream, Ask("wait50", 1024))
     options = ["rate=100", "warmup=0.2", "seconds=1"]
     with Load(program, upstream.port, path, ["connections=10", *options]) as load:
         result = load.finish()
