@@ -164,6 +164,7 @@ static void wait_for_turn(struct caller *caller)
     caller->idle = true;
     caller->next = NULL;
     caller->head_length = 0;
+    watch(caller, false);
     if (first_idle == NULL) {
         first_idle = caller;
     } else {

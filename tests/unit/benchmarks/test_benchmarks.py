@@ -207,9 +207,9 @@ def test_requests_begin_at_a_rate_whatever_becomes_of_those_before(
 ) -> None:
     path = request_file(tmp_path, upstream, Ask("wait50", 1024))
     options = ["rate=100", "warmup=0.2", "seconds=1"]
-    with Load(program, upstream.port, path, ["connections=10", *options]) as load:
+    with Load(program, upstream.port, path, ["connections=80", *options]) as load:
         result = load.finish()
-    assert 90 <= result.answers <= 102  # half a dozen are always on their way
+    assert 80 <= result.answers <= 110  # some are always on their way
     with (
         Load(program, upstream.port, path, ["connections=2", *options]) as load,
         pytest.raises(BenchmarkError, match="no connection was free"),
