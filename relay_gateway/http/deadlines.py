@@ -1,7 +1,7 @@
-"""Deadlines of the server's connections, looked at by one coarse timer for all of them.
+"""Deadlines of the server's connections, looked at once a second for all of them.
 
 A timer per message costs a microsecond each time it is set and cancelled; an attribute that a sweep
-compares once a second costs nothing on the request path.
+compares once a second costs nothing on the request path. Timers are for the few who are due next.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class DeadlineSweep:
         due = []
         while self._coming and self._coming[0][0] <= now:
             due.append(heappop(self._coming)[2])
+        self._plan()  # first, because what is told may fail
         self._due.add(due, self._loop)
-        self._plan()
 
     def _expect(self, connection: Deadlined) -> None:
         heappush(self._coming, (connection.deadline, id(connection), connection))

@@ -200,12 +200,24 @@ def test_r19_those_whose_time_has_come_together_are_told_in_portions() -> None:
     assert (gone.told, heard_of.told, loop.soon) == ([], [], [])
 
 
-def test_one_that_fails_does_not_keep_the_others_from_being_told() -> None:
-    class Broken(Waiting):
-        def on_deadline(self, now: float) -> None:
-            super().on_deadline(now)
-            raise RuntimeError
+class Broken(Waiting):
+    def on_deadline(self, now: float) -> None:
+        super().on_deadline(now)
+        raise RuntimeError
 
+
+def test_after_one_that_fails_the_next_is_told_in_time() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    broken, next_one = Broken(105.25), Waiting(105.5)
+    sweep.add(broken, loop.as_loop())
+    sweep.add(next_one, loop.as_loop())
+    with pytest.raises(RuntimeError):
+        loop.advance(105.4)
+    loop.advance(106.5)
+    assert (broken.told, next_one.told) == ([105.25], [105.5])
+
+
+def test_one_that_fails_does_not_keep_the_others_from_being_told() -> None:
     loop, sweep = FakeLoop(), DeadlineSweep(1.0)
     many = [Broken(100.5), *(Waiting(100.5) for _ in range(2 * AT_ONCE))]
     for each in many:
