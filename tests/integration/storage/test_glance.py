@@ -111,6 +111,23 @@ async def test_after_a_failure_the_revision_is_read_from_the_database(
     assert await changes.revision() == 3
 
 
+async def test_numbers_of_one_connection_are_not_compared_with_those_of_the_next(
+    engine: AsyncEngine, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = iter([5, None, 5])
+    monkeypatch.setattr(Glance, "version", lambda _self: next(numbers))
+    changes = CatalogChanges(engine)
+    assert await changes.revision() == 0
+    await by_another_process(
+        file,
+        "UPDATE catalog_revision SET revision = 3; ALTER TABLE catalog_revision RENAME TO away",
+    )
+    with pytest.raises(StorageUnavailableError):
+        await changes.revision()
+    await by_another_process(file, "ALTER TABLE away RENAME TO catalog_revision")
+    assert await changes.revision() == 3
+
+
 async def test_a_locked_file_is_not_waited_for_and_nothing_is_missed(tmp_path: Path) -> None:
     file = tmp_path / "plain.db"  # without a log, where who writes keeps readers out
     other = sqlite3.connect(file, isolation_level=None)
