@@ -299,8 +299,7 @@ PROCESS = """
     import asyncio, sys
     from pathlib import Path
     from relay_gateway.testing.context import plugin_context
-    from relay_gateway.testing.instances import until
-from relay_gateway.testing.records import usage_record
+    from relay_gateway.testing.records import usage_record
     from relay_gateway_log_file import FileSink, FileSinkConfig
 
     async def run(directory, name, batches):
