@@ -186,10 +186,11 @@ static void connected(struct caller *caller)
     if (!wanted.hold) {
         opening--;
     }
-    if (wanted.rate > 0 && !caller->due) {
-        wait_for_turn(caller);
-    } else {
+    if (wanted.rate == 0 || caller->due) {
+        caller->due = false;
         send_request(caller);
+    } else if (!caller->idle) {
+        wait_for_turn(caller);
     }
 }
 
@@ -219,15 +220,18 @@ static void take_turns(void)
     }
 }
 
-/* Waits for `most` milliseconds or until the next turn, to the microsecond. */
+/* Waits for `most` milliseconds or, more exactly than epoll_wait can, until the next turn. */
 static int wait_for_events(struct epoll_event *happened, int most)
 {
-    int64_t left = most * 1000000LL;
-    if (turn_at > 0 && turn_at - now_ns() < left) {
-        left = turn_at - now_ns();
+    if (turn_at > 0) {
+        int64_t left = turn_at - now_ns();
+        left = left < 0 ? 0 : left < most * 1000000LL ? left : most * 1000000LL;
+        struct timespec time = {.tv_nsec = left};
+        struct pollfd any = {.fd = poller, .events = POLLIN};
+        ppoll(&any, 1, &time, NULL);
+        most = 0;
     }
-    struct timespec time = {.tv_nsec = left < 0 ? 0 : left};
-    return epoll_pwait2(poller, happened, BATCH, &time, NULL);
+    return epoll_wait(poller, happened, BATCH, most);
 }
 
 /* Answers. */

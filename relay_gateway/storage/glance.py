@@ -1,6 +1,6 @@
 """A glance at a SQLite file: whether anything was committed to it since the last one.
 
-It takes some microseconds, where a transaction through the engine wakes a thread and takes
+It takes a tenth of a millisecond, where a transaction through the engine wakes a thread and takes
 milliseconds of a process that has something else to do. SQLite promises that ``data_version`` of
 one connection differs after any other connection, of this process or of another, has committed.
 """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, event, select
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.catalog.envelope import EntityRow
@@ -32,6 +30,7 @@ from relay_gateway.storage import (
 )
 from relay_gateway.storage.rows import PORTION
 from relay_gateway.storage.tables import audit_records, catalog_changes, entity_references
+from relay_gateway.testing.statements import statements
 
 MANY = 10_000
 TABLES = 12
@@ -55,31 +54,19 @@ def removed(row: EntityRow) -> EntityRemoval:
     return EntityRemoval(row.kind, row.id)
 
 
-@contextmanager
-def counted(engine: AsyncEngine) -> Iterator[list[str]]:
-    statements: list[str] = []
-
-    def keep(_: Connection, __: object, statement: str, *___: object) -> None:
-        statements.append(statement)
-
-    event.listen(engine.sync_engine, "before_cursor_execute", keep)
-    yield statements
-    event.remove(engine.sync_engine, "before_cursor_execute", keep)
-
-
 async def test_f10_ten_thousand_entities_take_few_statements_and_one_revision(
     store: CatalogStore, engine: AsyncEngine
 ) -> None:
     policy = await store.create(NewEntity(kind="policy", display_name="P", spec={}))
     spec = {"policyId": policy.id, "prefix": "sk-relay-", "revokedAt": None}
     new = [NewEntity(kind="relay key", display_name="Key", spec=spec) for _ in range(MANY)]
-    with counted(engine) as statements:
+    with statements(engine) as asked:
         rows = await store.write_all(new)
-        assert len(statements) <= TABLES * (MANY / PORTION) + 20
+        assert len(asked) <= TABLES * (MANY / PORTION) + 20
         assert (rows[0].slug, rows[1].slug, rows[-1].slug) == ("key", "key-2", f"key-{MANY}")
-        statements.clear()
+        asked.clear()
         await store.write(Batch(delete=[removed(row) for row in rows[1:]]))
-        assert len(statements) <= TABLES * (MANY / PORTION) + 20
+        assert len(asked) <= TABLES * (MANY / PORTION) + 20
     assert await store.revision() == 3
     assert (await store.page("relay key", limit=5)).items == [rows[0]]
     report = await AuditLog(engine).verify()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.errors import StorageUnavailableError
@@ -18,6 +17,7 @@ from relay_gateway.storage import CatalogStore, NewEntity, create_engine, migrat
 from relay_gateway.storage.changes import CatalogChanges
 from relay_gateway.storage.engine import writing
 from relay_gateway.storage.glance import Glance
+from relay_gateway.testing.statements import statements
 
 _WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])"
 
@@ -33,19 +33,6 @@ async def engine(file: Path) -> AsyncIterator[AsyncEngine]:
     engine = create_engine(f"sqlite:///{file}")
     yield engine
     await engine.dispose()
-
-
-@contextmanager
-def statements(engine: AsyncEngine) -> Iterator[list[str]]:
-    """What is asked through the engine meanwhile."""
-    asked: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        asked.append(statement)
-
-    event.listen(engine.sync_engine, "before_cursor_execute", note)
-    yield asked
-    event.remove(engine.sync_engine, "before_cursor_execute", note)
 
 
 async def by_another_process(file: Path, script: str) -> None:

@@ -200,6 +200,18 @@ def test_r19_those_whose_time_has_come_together_are_told_in_portions() -> None:
     assert (gone.told, heard_of.told, loop.soon) == ([], [], [])
 
 
+def test_r19_those_who_come_next_do_not_take_the_place_of_those_still_to_be_told() -> None:
+    loop, sweep = FakeLoop(), DeadlineSweep(1.0)
+    many = [Waiting(105.25) for _ in range(3 * AT_ONCE)]
+    next_one = Waiting(105.26)
+    for each in (*many, next_one):
+        sweep.add(each, loop.as_loop())
+    loop.advance(105.27)
+    for _ in range(3):
+        loop.turn()
+    assert all(each.told for each in (*many, next_one))
+
+
 class Broken(Waiting):
     def on_deadline(self, now: float) -> None:
         super().on_deadline(now)
