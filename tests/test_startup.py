@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from relay_gateway.server.open_files import PREPARED
+
 ROOT = Path(__file__).parent.parent
 SERVE = """
-import gc, json, os, signal, sys
+import gc, json, os, re, signal, sys
 from relay_gateway.cli import main, serve
 
 def dataclasses():
@@ -30,6 +33,7 @@ def announce(started, prepared):
         "dataclasses": list(dataclasses()),
         "thresholds": gc.get_threshold(),
         "switch": sys.getswitchinterval(),
+        "files": re.search(r"FDSize:\\s*([0-9]+)", open("/proc/self/status").read())[1],
     }
     print(json.dumps(found), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -75,6 +79,8 @@ DATACLASSES = {
 }
 """Those that plugins see, and those that do what structs cannot: keep a field out of ``repr``,
 leave one out of the constructor, check themselves."""
+FEW_FILES = 1024
+"""A gateway at rest has room for fewer by itself."""
 MOST_LOOKED_THROUGH = 20_000
 """Some ten milliseconds on a slow machine, in which nobody is answered."""
 
@@ -120,6 +126,13 @@ def test_no_collection_looks_through_so_many_objects_that_callers_notice(tmp_pat
 def test_threads_hand_over_the_interpreter_soon(tmp_path: Path) -> None:
     # A request gives it away four times, and waits for it as long while another thread works.
     assert start(tmp_path)["switch"] <= 0.0002
+
+
+def test_t41_there_is_room_for_many_open_files_before_they_come(tmp_path: Path) -> None:
+    # A table that grows later stops the event loop for up to 20 ms each time.
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert allowed >= 2 * FEW_FILES
+    assert int(start(tmp_path)["files"]) >= min(allowed, PREPARED)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import uvloop
 
 from relay_gateway.errors import ConfigurationError, RelayError
 from relay_gateway.server.link import SupervisorLine
+from relay_gateway.server.open_files import prepare_table
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
@@ -38,6 +39,7 @@ def live(work: Work, line: SupervisorLine) -> NoReturn:
 
 def _run(work: Work, line: SupervisorLine) -> int:
     try:
+        prepare_table()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_await(work, line))
     except RelayError as error:

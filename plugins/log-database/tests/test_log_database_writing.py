@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,45 @@ async def test_the_event_loop_turns_between_the_slices_of_a_batch(sink: Database
         turns += 1
     await writing
     assert turns >= 10  # one for each statement, at least
+
+
+@pytest.mark.parametrize(("size", "calls"), [(1, 1), (ROWS, 1), (ROWS + 1, 8)])
+async def test_a_batch_of_few_records_is_one_call_of_a_thread(
+    file: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch, size: int, calls: int
+) -> None:
+    # Two calls for the names, two for the rows, one for each rollup, the end, and what is kept.
+    opened = await SqliteFile.open(str(file), 1.0, context)
+    made, run = [], PluginContext.run_blocking
+
+    async def counted(self: PluginContext, call: Callable[..., object], *args: object) -> object:
+        made.append(call)
+        return await run(self, call, *args)
+
+    monkeypatch.setattr(PluginContext, "run_blocking", counted)
+    await SqliteWriter(opened, context).write(batch(size))
+    assert len(made) == calls
+    await opened.aclose()
+    assert rows_in(file) == size
+
+
+async def test_a_call_that_fails_leaves_nothing_and_the_next_change_is_kept(
+    file: Path, context: PluginContext
+) -> None:
+    opened = await SqliteFile.open(str(file), 1.0, context)
+    note = "INSERT INTO usage_names (text, used_on) VALUES (?, 1)"
+
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute(note, ("lost",))
+        raise ValueError("made up")
+
+    with pytest.raises(ValueError, match="made up"):
+        await opened.change(fail)
+    with pytest.raises(ValueError, match="made up"):
+        await opened.change_by_steps(map(fail, [opened.connection]))
+    await opened.change(lambda connection: connection.execute(note, ("kept",)))
+    found = opened.connection.execute("SELECT text FROM usage_names WHERE used_on = 1")
+    assert [text for (text,) in found] == ["kept"]
+    await opened.aclose()
 
 
 async def test_f16_a_write_that_the_database_refuses_is_unavailable_and_then_goes_on(

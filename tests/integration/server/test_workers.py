@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from relay_gateway.server.open_files import PREPARED
 from relay_gateway.testing.held import Held
 from relay_gateway.testing.process import GatewayProcess
 
@@ -99,6 +101,16 @@ async def test_f62_the_others_serve_for_a_worker_whose_replacement_does_not_come
     finally:
         os.kill(replacement, signal.SIGCONT)
     assert control in held.gateway.children()
+
+
+async def test_t41_each_worker_has_room_for_many_open_files_before_they_come(
+    serving: Serving,
+) -> None:
+    held = await serving(2)
+    for worker in held.gateway.children()[:2]:
+        found = re.search(r"FDSize:\s*([0-9]+)", Path(f"/proc/{worker}/status").read_text())
+        assert found is not None
+        assert int(found[1]) >= PREPARED
 
 
 async def test_a_dead_control_process_is_replaced_and_inference_goes_on(serving: Serving) -> None:

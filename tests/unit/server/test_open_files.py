@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 
 import pytest
 
-from relay_gateway.server.open_files import MOST, RESERVED, room_for_connections
+from relay_gateway.server.open_files import MOST, PREPARED, RESERVED, room_for_connections
 
 Limits = tuple[int, int]
 UNLIMITED = resource.RLIM_INFINITY
@@ -30,3 +32,54 @@ def test_t41_files_are_kept_for_what_is_not_a_connection(
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: said.append(wanted))
     assert room_for_connections() == room
     assert said == ([] if raised is None else [raised])
+
+
+PREPARE = """
+import os, resource
+from relay_gateway.server.open_files import prepare_table
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, {allowed}))
+for number in range({taken}):
+    os.dup(0)
+taken = os.listdir("/proc/self/fd")
+prepare_table()
+assert len(os.listdir("/proc/self/fd")) == len(taken)
+(line,) = [line for line in open("/proc/self/status") if line.startswith("FDSize:")]
+print(line.split()[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("allowed", "taken", "least", "most"),
+    [
+        (PREPARED, 0, PREPARED, PREPARED),
+        (1000, 0, 1000, 1024),
+        (64, 50, 64, 256),  # what a process begins with
+    ],
+)
+def test_t41_the_table_of_open_files_has_room_for_as_many_as_there_may_be(
+    allowed: int, taken: int, least: int, most: int
+) -> None:
+    program = PREPARE.format(allowed=allowed, taken=taken)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    assert least <= int(done.stdout) <= most
+
+
+def test_t41_a_process_without_a_file_to_spare_goes_on() -> None:
+    program = """
+import os, resource
+from relay_gateway.server.open_files import prepare_table
+resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    pass
+prepare_table()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr

@@ -6,8 +6,7 @@ rows are kept can be deleted. Numbers are never given twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,34 +21,32 @@ MOST = 20_000
 ASKED_AT_ONCE = 500
 
 
-class NameStore(Protocol):
-    """Where a writer's names are kept."""
-
-    async def number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
-        """The number of each text, new where it has none yet; all are used on ``day``."""
-
-
 class Numbers:
-    """Numbers of texts, for who writes."""
+    """Numbers of texts, for who writes and can ask the database for those that are not known."""
 
-    def __init__(self, store: NameStore, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._day = 0
         self._known: dict[str, int] = {}
+        self.day = 0
+        """On which the texts asked for are used, since 1970."""
 
-    async def of(self, texts: Iterable[str]) -> Mapping[str, int]:
-        """The number of each text."""
+    def unknown(self, texts: Iterable[str]) -> Iterator[Sequence[str]]:
+        """Those whose numbers are to be asked for, in portions, and then to be learnt."""
         day = int(self._clock.time()) // DAY_SECONDS
-        if day != self._day or len(self._known) > MOST:
+        if day != self.day or len(self._known) > MOST:
             self._known = {}
-            self._day = day
+            self.day = day
+        missing = sorted(set(texts) - self._known.keys())
+        return (missing[n : n + ASKED_AT_ONCE] for n in range(0, len(missing), ASKED_AT_ONCE))
+
+    def learn(self, numbers: Mapping[str, int]) -> None:
+        """Remembers numbers of texts."""
+        self._known.update(numbers)
+
+    def of(self, texts: Iterable[str]) -> Mapping[str, int]:
+        """The number of each text, all of them known."""
         known = self._known
-        wanted = set(texts)
-        missing = sorted(wanted - known.keys())
-        for first in range(0, len(missing), ASKED_AT_ONCE):
-            known.update(await self._store.number(missing[first : first + ASKED_AT_ONCE], day))
-        return {text: known[text] for text in wanted}
+        return {text: known[text] for text in texts}
 
 
 class Texts:

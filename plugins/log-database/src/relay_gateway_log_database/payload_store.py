@@ -123,8 +123,8 @@ class SqlitePayloads:
     async def write(self, rows: Sequence[Row]) -> None:
         """Stores rows in one transaction; those that are there already stay as they are."""
         values = [(uuid.UUID(request_id).bytes, *rest) for request_id, *rest in rows]
-        async with self._file.transaction() as run:
-            await run(self._file.connection.executemany, INSERT.format("?", "?", "?"), values)
+        insertion = INSERT.format("?", "?", "?")
+        await self._file.change(lambda connection: connection.executemany(insertion, values))
 
     async def aclose(self) -> None:
         """Closes all connections; where they are the last ones, SQLite tidies its files up."""

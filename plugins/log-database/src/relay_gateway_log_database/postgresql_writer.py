@@ -61,14 +61,14 @@ class PostgresqlWriter:
 
     def __init__(self, engine: AsyncEngine, context: PluginContext, partitions: Partitions) -> None:
         self._engine = engine
-        self._numbers = Numbers(self, context.clock)
+        self._numbers = Numbers(context.clock)
         self._partitions = partitions
         self._currency = 0
         self._batches = 0
 
     async def write(self, records: Sequence[UsageRecord]) -> None:
         """Stores a batch, all of it or nothing. Raises :class:`ValueError` for a bad time or id."""
-        numbers = await self._numbers.of(names_in(records))
+        numbers = await self._numbered(names_in(records))
         ordered = _ordered(records)
         async with self._engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -111,11 +111,14 @@ class PostgresqlWriter:
             if self._batches % SHORTENED_EVERY == 0:
                 await _shorten(driver, rollup, found)
 
-    async def number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
-        """The number of each text; they stay, whatever becomes of the batch that needs them."""
-        async with self._engine.connect() as connection:
-            driver: Any = (await connection.get_raw_connection()).driver_connection
-            return dict(await driver.fetch(NUMBER, texts, day))
+    async def _numbered(self, names: Collection[str]) -> Mapping[str, int]:
+        """The number of each name; they stay, whatever becomes of the batch that needs them."""
+        known = self._numbers
+        for some in known.unknown(names):
+            async with self._engine.connect() as connection:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                known.learn(dict(await driver.fetch(NUMBER, some, known.day)))
+        return known.of(names)
 
     async def aclose(self) -> None:
         """Nothing: the connections are the engine's."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Protocol, Self, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final, Self, TypeVar
 
 from relay_gateway.plugin import PluginContext
 
@@ -16,17 +15,11 @@ STATEMENTS = 96
 """How many statements stay prepared. One for a hundred rows takes a quarter of a megabyte, so there
 are few of that size; see ``sqlite_writer.portions``."""
 T = TypeVar("T")
-
-
-class Run(Protocol):
-    """Runs a call in a thread."""
-
-    def __call__(self, call: Callable[..., T], *args: object) -> Awaitable[T]:
-        """The result of ``call(*args)``."""
+_DONE: Final = object()
 
 
 class SqliteFile:
-    """A file that is open for writing. ``connection`` may be used within :meth:`transaction`."""
+    """A file that is open for writing. ``connection`` may be used by what a change calls."""
 
     def __init__(self, connection: sqlite3.Connection, context: PluginContext) -> None:
         self.connection = connection
@@ -38,22 +31,32 @@ class SqliteFile:
         """Connects to the file, which is there; waits ``patience`` seconds for its lock."""
         return cls(await context.run_blocking(_connect, path, patience), context)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Run]:
-        """A transaction: what is changed in it is kept together, or not at all."""
+    async def change(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs ``call`` in a thread; what it changes is kept together, or not at all."""
+        async with self._turn:
+            return await self._context.run_blocking(self._changed, call)
+
+    async def change_by_steps(self, steps: Iterator[object]) -> None:
+        """Runs through ``steps``, each in a thread for itself; what they change is kept together,
+        or not at all."""
         run = self._context.run_blocking
         async with self._turn:
             try:
-                yield run
+                while await run(next, steps, _DONE) is not _DONE:
+                    pass
                 await run(self.connection.commit)
             except BaseException:
                 await run(self.connection.rollback)
                 raise
 
-    async def change(self, call: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs ``call`` in a transaction of its own."""
-        async with self.transaction() as run:
-            return await run(call, self.connection)
+    def _changed(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            result = call(self.connection)
+            self.connection.commit()
+        except BaseException:
+            self.connection.rollback()
+            raise
+        return result
 
     async def aclose(self) -> None:
         """Closes the connection; where it is the last one, SQLite tidies its files up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
@@ -36,7 +37,7 @@ from relay_gateway_log_database.sums import (
 from relay_gateway_log_database.tables import usage_daily, usage_hourly
 
 ROWS = 100
-"""Rows per statement, which takes a thread about a millisecond."""
+"""Rows per statement, and the most that one call of a thread writes."""
 FEWER_ROWS = (ROWS, 10, 1)
 T = TypeVar("T")
 
@@ -44,41 +45,56 @@ _ID = COLUMNS.index("request_id")
 
 
 class SqliteWriter:
-    """Writes to one file.
+    """Writes to one file, in threads.
 
-    The event loop hands some rows at a time to a thread, so that the thread has Python's lock, or
-    the processor where there is only one, for no longer than they take. A statement per row would
-    spend more on giving that lock away and taking it again than on the rows.
+    What gives a thread Python's lock and takes it away again costs more than a row, and so does
+    what the event loop and the thread say to each other: so there are few statements, and a batch
+    of few records is one call of a thread. Of a larger one each statement is, so that what waits
+    for the lock, or for the processor where there is only one, gets it in between.
     """
 
     def __init__(self, file: SqliteFile, context: PluginContext) -> None:
         self._file = file
-        self._context = context
-        self._numbers = Numbers(self, context.clock)
+        self._numbers = Numbers(context.clock)
         self._currency = 0
         self._batches = 0
 
     async def write(self, records: Sequence[UsageRecord]) -> None:
         """Stores a batch, all of it or nothing. Raises :class:`ValueError` for a bad time or id."""
-        async with self._file.transaction() as run:
-            numbers = await self._numbers.of(names_in(records))
-            # From here on nobody else adds a record that is looked for and not found.
-            await run(self._file.connection.execute, "BEGIN IMMEDIATE")
-            sums, rows = Sums(self._currency), Rows(numbers)
-            for some in portions(records):
-                await run(self._keep, some, rows, sums)
-            self._currency = sums.currency
-            self._batches += 1
-            hourly = await run(sums.hourly)
-            for rollup, found in ((usage_hourly, hourly), (usage_daily, daily(hourly))):
-                for part in portions(list(found.items())):
-                    await run(self._add, rollup, part)
-                if self._batches % SHORTENED_EVERY == 0:
-                    await run(self._shorten, rollup, found)
+        steps = self._steps(records)
+        if len(records) > ROWS:
+            await self._file.change_by_steps(steps)
+        else:
+            await self._file.change(lambda _: deque(steps, maxlen=0))
 
-    async def number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
-        """The number of each text; they stay, whatever becomes of the batch that needs them."""
-        return await self._context.run_blocking(self._number, texts, day)
+    def _steps(self, records: Sequence[UsageRecord]) -> Iterator[None]:
+        names: set[str] = set()
+        for some in portions(records):
+            names |= names_in(some)
+            yield
+        rows, sums = Rows(self._numbered(names)), Sums(self._currency)
+        # From here on nobody else adds a record that is looked for and not found.
+        self._file.connection.execute("BEGIN IMMEDIATE")
+        for some in portions(records):
+            self._keep(some, rows, sums)
+            yield
+        self._currency = sums.currency
+        self._batches += 1
+        hourly = sums.hourly()
+        for rollup, found in ((usage_hourly, hourly), (usage_daily, daily(hourly))):
+            for part in portions(list(found.items())):
+                self._add(rollup, part)
+                yield
+            if self._batches % SHORTENED_EVERY == 0:
+                self._shorten(rollup, found)
+                yield
+
+    def _numbered(self, names: Collection[str]) -> Mapping[str, int]:
+        """The number of each name; they stay, whatever becomes of the batch that needs them."""
+        known = self._numbers
+        for some in known.unknown(names):
+            known.learn(self._number(some, known.day))
+        return known.of(names)
 
     def _keep(self, records: Sequence[UsageRecord], rows: Rows, sums: Sums) -> None:
         new: dict[bytes, tuple[object, ...]] = {}
@@ -119,12 +135,8 @@ class SqliteWriter:
 
     def _number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
         values = [value for text in texts for value in (text, day)]
-        try:
-            found = self._file.connection.execute(_numbering(len(texts)), values).fetchall()
-            self._file.connection.commit()
-        except BaseException:
-            self._file.connection.rollback()
-            raise
+        found = self._execute(_numbering(len(texts)), values).fetchall()
+        self._file.connection.commit()
         return dict(found)
 
 
