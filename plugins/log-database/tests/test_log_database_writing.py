@@ -11,9 +11,12 @@ import pytest
 
 from relay_gateway.errors import StorageUnavailableError
 from relay_gateway.plugin import PluginContext, UsageQuery, UsageRecord
+from relay_gateway.testing.clock import FakeClock
 from relay_gateway.testing.context import plugin_context
 from relay_gateway.testing.records import usage_record
 from relay_gateway_log_database import DatabaseSink, DatabaseSinkConfig
+from relay_gateway_log_database.config import DAY_SECONDS
+from relay_gateway_log_database.names import Numbers
 from relay_gateway_log_database.sqlite_file import SqliteFile
 from relay_gateway_log_database.sqlite_writer import ROWS, SqliteWriter, portions
 
@@ -84,6 +87,45 @@ async def test_a_batch_of_few_records_is_one_call_of_a_thread(
     assert len(made) == calls
     await opened.aclose()
     assert rows_in(file) == size
+
+
+def test_whoever_has_begun_with_the_names_of_a_day_can_end_with_them() -> None:
+    clock = FakeClock()
+    numbers = Numbers(clock)
+    day, known = numbers.today()
+    known["a"] = 1
+    assert numbers.today() == (day, {"a": 1})
+    clock.advance(DAY_SECONDS)
+    assert numbers.today() == (day + 1, {})  # where each name is noted once more
+    assert known == {"a": 1}
+
+
+async def test_names_that_were_not_kept_are_asked_for_again(
+    file: Path, context: PluginContext
+) -> None:
+    class Connection(sqlite3.Connection):
+        refuses = True
+
+        def commit(self) -> None:
+            if self.refuses:
+                raise sqlite3.OperationalError("disk I/O error")
+            super().commit()
+
+    connection = sqlite3.connect(
+        file, isolation_level="IMMEDIATE", check_same_thread=False, factory=Connection
+    )
+    opened = SqliteFile(connection, context)
+    writer, written = SqliteWriter(opened, context), batch(2)
+    with pytest.raises(sqlite3.OperationalError, match="I/O"):
+        await writer.write(written)
+    connection.refuses = False
+    await writer.write(written)
+    unnamed = connection.execute(
+        "SELECT count(*) FROM usage_rows WHERE instance NOT IN (SELECT id FROM usage_names)"
+    )
+    assert unnamed.fetchone() == (0,)
+    await opened.aclose()
+    assert rows_in(file) == 2
 
 
 async def test_a_call_that_fails_leaves_nothing_and_the_next_change_is_kept(

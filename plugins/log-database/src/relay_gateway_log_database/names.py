@@ -6,7 +6,8 @@ rows are kept can be deleted. Numbers are never given twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,6 +20,8 @@ from relay_gateway_log_database.tables import usage_names
 MOST = 20_000
 """Names kept in memory. Callers choose some of them, so there may be very many."""
 ASKED_AT_ONCE = 500
+NameT = TypeVar("NameT", int, str)
+"""A text or its number."""
 
 
 class Numbers:
@@ -27,26 +30,22 @@ class Numbers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, int] = {}
-        self.day = 0
-        """On which the texts asked for are used, since 1970."""
+        self._day = 0
 
-    def unknown(self, texts: Iterable[str]) -> Iterator[Sequence[str]]:
-        """Those whose numbers are to be asked for, in portions, and then to be learnt."""
+    def today(self) -> tuple[int, dict[str, int]]:
+        """The day, since 1970, and the numbers of texts that were used on it, as far as they are
+        known: whoever asks for more adds them, and can go on with these when another day begins."""
         day = int(self._clock.time()) // DAY_SECONDS
-        if day != self.day or len(self._known) > MOST:
+        if day != self._day or len(self._known) > MOST:
             self._known = {}
-            self.day = day
-        missing = sorted(set(texts) - self._known.keys())
-        return (missing[n : n + ASKED_AT_ONCE] for n in range(0, len(missing), ASKED_AT_ONCE))
+            self._day = day
+        return day, self._known
 
-    def learn(self, numbers: Mapping[str, int]) -> None:
-        """Remembers numbers of texts."""
-        self._known.update(numbers)
 
-    def of(self, texts: Iterable[str]) -> Mapping[str, int]:
-        """The number of each text, all of them known."""
-        known = self._known
-        return {text: known[text] for text in texts}
+def missing(wanted: Collection[NameT], known: Mapping[NameT, object]) -> Iterator[list[NameT]]:
+    """Those that are ``wanted`` and not ``known``, in portions to ask for."""
+    found = sorted(set(wanted) - known.keys())
+    return (found[n : n + ASKED_AT_ONCE] for n in range(0, len(found), ASKED_AT_ONCE))
 
 
 class Texts:
@@ -60,14 +59,13 @@ class Texts:
         wanted = set(numbers)
         if len(self._known) > MOST:
             self._known = {}
-        missing = sorted(wanted - self._known.keys())
-        for first in range(0, len(missing), ASKED_AT_ONCE):
-            some = usage_names.c.id.in_(missing[first : first + ASKED_AT_ONCE])
+        known = self._known  # another reader may begin a new one meanwhile
+        for some in missing(wanted, known):
             found = await connection.execute(
-                select(usage_names.c.id, usage_names.c.text).where(some)
+                select(usage_names.c.id, usage_names.c.text).where(usage_names.c.id.in_(some))
             )
-            self._known.update((row.id, row.text) for row in found)
-        return {number: self._known[number] for number in wanted}
+            known.update((row.id, row.text) for row in found)
+        return {number: known[number] for number in wanted}
 
 
 async def find_numbers(connection: AsyncConnection, texts: Collection[str]) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relay_gateway.plugin import PluginContext, UsageRecord
-from relay_gateway_log_database.names import Numbers
+from relay_gateway_log_database.names import Numbers, missing
 from relay_gateway_log_database.partitions import Partitions
 from relay_gateway_log_database.rollups import (
     COLUMNS as SUM_COLUMNS,
@@ -113,12 +113,12 @@ class PostgresqlWriter:
 
     async def _numbered(self, names: Collection[str]) -> Mapping[str, int]:
         """The number of each name; they stay, whatever becomes of the batch that needs them."""
-        known = self._numbers
-        for some in known.unknown(names):
+        day, known = self._numbers.today()
+        for some in missing(names, known):
             async with self._engine.connect() as connection:
                 driver: Any = (await connection.get_raw_connection()).driver_connection
-                known.learn(dict(await driver.fetch(NUMBER, some, known.day)))
-        return known.of(names)
+                known.update(await driver.fetch(NUMBER, some, day))
+        return {name: known[name] for name in names}
 
     async def aclose(self) -> None:
         """Nothing: the connections are the engine's."""

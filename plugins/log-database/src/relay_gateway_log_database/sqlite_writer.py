@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy import Table
 
 from relay_gateway.plugin import PluginContext, UsageRecord
-from relay_gateway_log_database.names import Numbers
+from relay_gateway_log_database.names import Numbers, missing
 from relay_gateway_log_database.rollups import (
     COLUMNS as SUM_COLUMNS,
 )
@@ -91,10 +91,13 @@ class SqliteWriter:
 
     def _numbered(self, names: Collection[str]) -> Mapping[str, int]:
         """The number of each name; they stay, whatever becomes of the batch that needs them."""
-        known = self._numbers
-        for some in known.unknown(names):
-            known.learn(self._number(some, known.day))
-        return known.of(names)
+        day, known = self._numbers.today()
+        for some in missing(names, known):
+            values = [value for name in some for value in (name, day)]
+            found = self._execute(_numbering(len(some)), values).fetchall()
+            self._file.connection.commit()
+            known.update(found)
+        return {name: known[name] for name in names}
 
     def _keep(self, records: Sequence[UsageRecord], rows: Rows, sums: Sums) -> None:
         new: dict[bytes, tuple[object, ...]] = {}
@@ -132,12 +135,6 @@ class SqliteWriter:
 
     def _execute(self, statement: str, values: Sequence[object]) -> sqlite3.Cursor:
         return self._file.connection.execute(statement, values)
-
-    def _number(self, texts: Collection[str], day: int) -> Mapping[str, int]:
-        values = [value for text in texts for value in (text, day)]
-        found = self._execute(_numbering(len(texts)), values).fetchall()
-        self._file.connection.commit()
-        return dict(found)
 
 
 def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
