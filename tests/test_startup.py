@@ -81,8 +81,8 @@ DATACLASSES = {
 leave one out of the constructor, check themselves."""
 FEW_FILES = 1024
 """A gateway at rest has room for fewer by itself."""
-MOST_LOOKED_THROUGH = 20_000
-"""Some ten milliseconds on a slow machine, in which nobody is answered."""
+MOST_LOOKED_THROUGH = 4_000
+"""Some two milliseconds on a slow machine, in which nobody is answered."""
 
 
 def run(program: str, directory: Path, **environ: str) -> str:
@@ -120,7 +120,8 @@ def test_a_start_defines_few_dataclasses(tmp_path: Path) -> None:
 
 def test_no_collection_looks_through_so_many_objects_that_callers_notice(tmp_path: Path) -> None:
     youngest, times, _ = start(tmp_path)["thresholds"]
-    assert youngest * times <= MOST_LOOKED_THROUGH
+    # The middle-aged are those of so many times before, and the youngest come with them.
+    assert youngest * (times + 2) <= MOST_LOOKED_THROUGH
 
 
 def test_threads_hand_over_the_interpreter_soon(tmp_path: Path) -> None:
