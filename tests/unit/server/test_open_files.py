@@ -49,22 +49,18 @@ print(line.split()[1])
 
 
 @pytest.mark.parametrize(
-    ("allowed", "taken", "least", "most"),
-    [
-        (PREPARED, 0, PREPARED, PREPARED),
-        (1000, 0, 1000, 1024),
-        (64, 50, 64, 256),  # what a process begins with
-    ],
+    ("allowed", "taken"),
+    [(PREPARED, 0), (1000, 0), (64, 50)],
 )
 def test_t41_the_table_of_open_files_has_room_for_as_many_as_there_may_be(
-    allowed: int, taken: int, least: int, most: int
+    allowed: int, taken: int
 ) -> None:
     program = PREPARE.format(allowed=allowed, taken=taken)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30
     )
     assert done.returncode == 0, done.stderr
-    assert least <= int(done.stdout) <= most
+    assert int(done.stdout) >= allowed  # or more, where it was born with more
 
 
 def test_t41_a_process_without_a_file_to_spare_goes_on() -> None:
