@@ -80,9 +80,9 @@ DATACLASSES = {
 """Those that plugins see, and those that do what structs cannot: keep a field out of ``repr``,
 leave one out of the constructor, check themselves."""
 FEW_FILES = 1024
-"""A gateway at rest has room for fewer by itself."""
+"""A process may be born with room for so many, so a limit near it would tell nothing."""
 MOST_LOOKED_THROUGH = 4_000
-"""Some two milliseconds on a slow machine, in which nobody is answered."""
+"""Two milliseconds, rarely four, in which nobody is answered."""
 
 
 def run(program: str, directory: Path, **environ: str) -> str:
@@ -134,6 +134,26 @@ def test_t41_there_is_room_for_many_open_files_before_they_come(tmp_path: Path) 
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert allowed >= 2 * FEW_FILES
     assert int(start(tmp_path)["files"]) >= min(allowed, PREPARED)
+
+
+ALONE = """
+import os, signal
+from relay_gateway.server import open_files
+
+def watched():
+    print(len(os.listdir("/proc/self/task")), flush=True)
+    prepare()
+
+prepare, open_files.prepare_table = open_files.prepare_table, watched
+from relay_gateway.cli import main, serve
+serve._announce = lambda started, prepared: os.kill(os.getpid(), signal.SIGTERM)
+main.main(["serve"])
+"""
+
+
+def test_t41_room_for_open_files_is_made_while_there_is_one_thread(tmp_path: Path) -> None:
+    environ = {"RELAY_PORT": "0", "RELAY_CONTROL_PORT": "0", "HOME": str(tmp_path)}
+    assert run(ALONE, tmp_path, **environ).split() == ["1"]
 
 
 @pytest.mark.parametrize(

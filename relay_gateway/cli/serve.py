@@ -45,7 +45,9 @@ def run(
     """Serves with logging set up; the exit code of the process."""
     from relay_gateway.log import configure_logging
     from relay_gateway.server import serve as serve_planes
+    from relay_gateway.server.open_files import prepare_table
 
+    prepare_table()  # before the log has its thread
     settings = prepared.settings
     credentials = (settings.admin_token, settings.admin_password)
     secrets = (

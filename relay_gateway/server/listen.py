@@ -15,7 +15,6 @@ import uvloop
 from relay_gateway.registry import Registry
 from relay_gateway.server.ending import Ending
 from relay_gateway.server.hardening import harden_process, withdraw
-from relay_gateway.server.open_files import prepare_table
 from relay_gateway.server.opening import open_gateway
 from relay_gateway.server.plugin_instances import configure_plugins
 from relay_gateway.server.plugin_inventory import record_inventory
@@ -58,7 +57,6 @@ def serve(
             prepared = asyncio.run(prepare(settings, registry, plugins, environ))
             posts = posts_of(settings, registry, environ, inference, control, prepared=prepared)
             return Supervisor(posts, settings.shutdown_seconds).run(lambda: announce(started))
-        prepare_table()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 _serve_alone(

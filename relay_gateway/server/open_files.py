@@ -25,11 +25,12 @@ def room_for_connections() -> int:
 
 
 def prepare_table() -> None:
-    """Has the kernel make room for many open files; to be called while there is one thread.
+    """Has the kernel make room for many open files; best called while there is one thread.
 
     A table that is full is doubled. Once there are threads the kernel waits meanwhile until no
     processor looks at the old one: 5 to 20 ms in which a loop that accepts a connection does
-    nothing else, at 64 open files, at 128, and so on. With one thread it takes 0.2 ms.
+    nothing else, at 64 open files, at 128, and so on. So it is done once, at the start, where it
+    takes 0.2 ms with one thread, and as long as that where a child was forked with the log's.
     """
     last = min(_raised_limit(), PREPARED) - 1
     with suppress(OSError):  # then it grows later
